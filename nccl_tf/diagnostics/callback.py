@@ -15,6 +15,7 @@ from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_name, check_seed, check_tensorboard
 from nccl_tf.learner.checks import is_plain_sgd
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.dark_replay import DarkReplay
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
@@ -112,7 +113,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
         super().set_model(model)
         if self._gamma is None:
             first = next(iter(self._tasks.values())).test.inputs
-            _check_measurable(model, first)
+            _check_measurable(model.example_loss, first)
             shadow = RingMemory(
                 self._slots, classes_by_number(list(self._tasks.values())), first.shape[1:],
                 first.dtype.name, self.seed,
@@ -205,8 +206,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
         return _drawn(random, task.test, 5 * self.subset)
 
 
-def _check_measurable(model: Any, inputs: Any) -> None:
-    loss = model.example_loss
+def _check_measurable(loss: ExampleLoss, inputs: Any) -> None:
     if not loss.takes_class_numbers:
         raise UserError(
             f"received {loss.name} for ForgettingDiagnostics, which draw memories by the classes "

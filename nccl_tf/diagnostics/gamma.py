@@ -44,6 +44,11 @@ class GammaSum:
         smoothness: L for learners that have none of their own.
         memory_batch_size: Examples drawn from the shadow ring.
         every: Steps from one measurement to the next, of the forms "joint" and "stream".
+
+    Attributes:
+        form: Of the step x+ = x - alpha_H f_I - beta_H g_J: "two_gradients" where the learner forms
+            both gradients itself, "joint" of experience replay, and "stream", x+ = x - alpha g_J,
+            of every other method, whatever else it does.
     """
 
     def __init__(
@@ -55,7 +60,10 @@ class GammaSum:
         every: int,
     ):
         self._learner = learner
-        self.form = form_of(learner)
+        if isinstance(learner, TwoGradientLearner):
+            self.form = "two_gradients"
+        else:
+            self.form = "joint" if isinstance(learner, ExperienceReplay) else "stream"
         self.shadow = shadow if self.form == "stream" else None
         self.smoothness, self.memory_batch_size = float(smoothness), int(memory_batch_size)
         self.every = 1 if self.form == "two_gradients" else int(every)
@@ -69,6 +77,23 @@ class GammaSum:
     def totals(self) -> dict[str, float]:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
+
+    def step_sizes(self, scalars: tuple[tf.Tensor, ...], examples: tuple[Any, Any]) -> StepSizes:
+        """alpha_H and beta_H of a step of the form "joint" or "stream".
+
+        Args:
+            scalars: Lambda, |f_I|^2, |g_J|^2 and alpha.
+            examples: b_I and b_J, the numbers of examples in the batches.
+        """
+        lambda_, _, _, alpha = scalars
+        one = tf.ones_like(alpha)
+        if self.form == "stream":
+            return step_sizes.joint(lambda_, alpha, tf.zeros_like(alpha), one)
+        if self._learner.er_weighting == "sum_of_means":
+            return step_sizes.joint(lambda_, alpha, one, one)
+        memory, stream = (tf.cast(count, alpha.dtype) for count in examples)
+        both = memory + stream
+        return step_sizes.joint(lambda_, alpha, memory / both, stream / both)
 
     def before_step(self, batch: Batch) -> tf.Tensor | None:
         """The terms that the step adds to the sums, except its count: float64 [sums].
@@ -157,7 +182,7 @@ class GammaSum:
             alpha = tf.cast(self._learner.optimizer.learning_rate, lambda_.dtype)
             examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)
             scalars = lambda_, gradients.squared_norm(f), stream, alpha
-            sizes = step_sizes_of(self._learner, scalars, examples)
+            sizes = self.step_sizes(scalars, examples)
             smoothness = tf.constant(self.smoothness, alpha.dtype)
             raw = forgetting.gamma(sizes.alpha_h, sizes.beta_h, lambda_, stream, smoothness)
             return _row(sizes, lambda_, (raw, raw), tf.constant(False), smoothness)
@@ -187,36 +212,3 @@ def _row(
     broken = beta_h >= alpha_h, alpha_h > 2.0 / smoothness
     row = [0.0, *gammas, *at_0, *slopes, *broken, 1.0]
     return tf.stack([tf.cast(entry, tf.float64) for entry in row])
-
-
-def form_of(learner: keras.Model) -> str:
-    """The form of a learner's step x+ = x - alpha_H f_I - beta_H g_J.
-
-    Returns:
-        "two_gradients" where it forms both gradients itself, "joint" of experience replay, and
-        "stream", x+ = x - alpha g_J, of every other method, whatever else it does.
-    """
-    if isinstance(learner, TwoGradientLearner):
-        return "two_gradients"
-    return "joint" if isinstance(learner, ExperienceReplay) else "stream"
-
-
-def step_sizes_of(
-    learner: keras.Model, scalars: tuple[tf.Tensor, ...], examples: tuple[Any, Any]
-) -> StepSizes:
-    """alpha_H and beta_H of a step of the form "joint" or "stream".
-
-    Args:
-        learner: The learner.
-        scalars: Lambda, |f_I|^2, |g_J|^2 and alpha.
-        examples: b_I and b_J, the numbers of examples in the batches.
-    """
-    lambda_, _, _, alpha = scalars
-    one = tf.ones_like(alpha)
-    if form_of(learner) == "stream":
-        return step_sizes.joint(lambda_, alpha, tf.zeros_like(alpha), one)
-    if learner.er_weighting == "sum_of_means":
-        return step_sizes.joint(lambda_, alpha, one, one)
-    memory, stream = (tf.cast(count, alpha.dtype) for count in examples)
-    both = memory + stream
-    return step_sizes.joint(lambda_, alpha, memory / both, stream / both)

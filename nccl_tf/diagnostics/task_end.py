@@ -13,7 +13,7 @@ from nccl_tf.diagnostics.full_gradient import (
     FullGradient,
     LossSum,
 )
-from nccl_tf.diagnostics.gamma import GammaSum, step_sizes_of
+from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.memory_draws import (
     Draw,
     StepRule,
@@ -132,7 +132,7 @@ class TaskEnd:
                 losses = {"loss": loss, "memory_loss": memory_loss}
                 step = self._learner.step_sizes(Products(*products), losses, alpha)
             else:
-                step = step_sizes_of(self._learner, (*products, alpha), self._batches)
+                step = self._gamma.step_sizes((*products, alpha), self._batches)
             return float(step.alpha_h), float(step.beta_h), bool(step.interference)
 
         projects = forms_both and self._learner.projects

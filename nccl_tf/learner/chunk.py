@@ -142,7 +142,8 @@ class Chunk:
         )
         key = str(spec), self.known
         if key not in self._programs:
-            self._programs[key] = _Program(self._learner, spec, self._own_logs)
+            step, results = self._learner.train_step, self._learner.get_metrics_result
+            self._programs[key] = _Program(step, results, spec, self._own_logs)
         return self._programs[key]
 
     def _run(self, program: "_Program", batches: Any) -> Any:
@@ -219,13 +220,20 @@ class _Program:
     """The steps of stacked batches of one form, under XLA and without it.
 
     Args:
-        learner: The learner.
+        step: Of a batch, returns logs.
+        results: Returns the results of metrics after the last step.
         spec: Of a batch.
         own_logs: As for `Chunk`.
     """
 
-    def __init__(self, learner: keras.Model, spec: Any, own_logs: bool):
-        self._learner = learner
+    def __init__(
+        self,
+        step: Callable[[Any], dict[str, Any]],
+        results: Callable[[], dict[str, Any]],
+        spec: Any,
+        own_logs: bool,
+    ):
+        self._step, self._results = step, results
         stacked = tf.nest.map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype), spec)
         self._start = self._own_logs_of(spec) if own_logs else {}
         self.plain = _graph(self._steps, input_signature=[stacked])
@@ -236,11 +244,9 @@ class _Program:
             return self._steps(batches)
 
     def _steps(self, batches: Any) -> Any:
-        learner = self._learner
-
         def step(number: tf.Tensor, logs: Any) -> Any:
             del logs
-            found = learner.train_step(tf.nest.map_structure(lambda part: part[number], batches))
+            found = self._step(tf.nest.map_structure(lambda part: part[number], batches))
             return number + 1, {name: found[name] for name in self._start}
 
         count = tf.shape(tf.nest.flatten(batches)[0])[0]
@@ -248,13 +254,13 @@ class _Program:
         _, logs = tf.while_loop(
             lambda number, _: number < count, step, (0, start), parallel_iterations=1
         )
-        return {**logs, **learner.get_metrics_result()}
+        return {**logs, **self._results()}
 
     def _own_logs_of(self, spec: Any) -> dict[str, Any]:
         """The logs that a step of a user's class adds to those of the metrics."""
-        step = tf.function(self._learner.train_step, [spec], autograph=False)
+        step = tf.function(self._step, [spec], autograph=False)
         found = step.get_concrete_function().structured_outputs
-        known = self._learner.get_metrics_result()
+        known = self._results()
         return {name: value for name, value in found.items() if name not in known}
 
 

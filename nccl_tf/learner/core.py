@@ -176,7 +176,7 @@ class Core(keras.Model):
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self._arguments.replace({"heads": heads}, self._heads_as_argument())
-        self.devices: Any = devices.current(self)
+        self.devices: Any = devices.kind_in_scope()(self)
         self.devices.check_learner()
         self._growing = growth.Growing(network)
         self.execution = Execution(self)

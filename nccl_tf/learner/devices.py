@@ -207,11 +207,11 @@ class Replicas(OneDevice):
 
     Args:
         learner: The learner.
-        strategy: The strategy.
     """
 
-    def __init__(self, learner: keras.Model, strategy: tf.distribute.Strategy):
+    def __init__(self, learner: keras.Model):
         super().__init__(learner)
+        strategy = tf.distribute.get_strategy()
         self.count = strategy.num_replicas_in_sync
         self._strategy = strategy
         self._steps: Any = None
@@ -504,11 +504,9 @@ class Replicas(OneDevice):
             variable.assign(tf.where(accepted, variable.value, value))
 
 
-def current(learner: keras.Model) -> OneDevice:
+def kind_in_scope() -> type[OneDevice]:
     """The devices of a learner that is built where this is called."""
-    if not tf.distribute.has_strategy():
-        return OneDevice(learner)
-    return Replicas(learner, tf.distribute.get_strategy())
+    return Replicas if tf.distribute.has_strategy() else OneDevice
 
 
 def check_divides(what: str, size: int, replicas: int) -> None:

@@ -44,6 +44,12 @@ class Execution:
         return self._per_program
 
     @property
+    def made(self) -> int:
+        """Traces and programs of XLA so far: a call that makes one is slow."""
+        compiled: int = self._learner.train_function.compiled
+        return self.traces + compiled
+
+    @property
     def most_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""
         if not self._learner.compiled or self._learner.run_eagerly:

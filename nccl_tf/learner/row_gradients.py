@@ -8,29 +8,21 @@ w_I A_I^T D_I + w_J A_J^T D_J is one product of A with D's rows scaled. A bias i
 in A. So a step takes one forward and one backward pass, and forms one gradient in place of two.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, concat_batches
-from nccl_tf.gradients import Products, loss_scale
+from nccl_tf.gradients import Products
 from nccl_tf.learner.step import GradientPair, Logits
 from nccl_tf.networks.layers import SubtractMeanImage
-
-if TYPE_CHECKING:
-    from nccl_tf.learner.learner import Learner
 
 _ROW_BY_ROW = (
     keras.layers.Rescaling, keras.layers.Normalization, SubtractMeanImage, keras.layers.Flatten,
     keras.layers.Reshape, keras.layers.Activation, keras.layers.ReLU,
 )  # fmt: skip
 """Layers that treat every example for itself, draw nothing and have nothing to train."""
-_FORWARD = (
-    "outputs", "raw_logits", "forward_all", "replay_logits", "regularization", "two_tapes",
-)  # fmt: skip
-"""The methods of a learner that `RowGradients.pair` takes the place of."""
 
 
 class RowPair(GradientPair):
@@ -118,29 +110,25 @@ class RowGradients:
         self._dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
 
     @classmethod
-    def of(cls, learner: "Learner") -> "RowGradients | None":
-        """For a learner's network; None where it needs tapes.
+    def of(cls, network: keras.Model, variables: Sequence[keras.Variable]) -> "RowGradients | None":
+        """For a network; None where it needs tapes.
 
         It does where layers mix examples, draw numbers, regularise, or compute in another dtype
-        than that of their weights; where the network is no chain of layers or a class of its own;
-        and with another loss than the default, a loss scale or replicas.
+        than that of their weights, and where the network is no chain of layers or a class of its
+        own.
+
+        Args:
+            network: The network.
+            variables: That gradients are taken by.
         """
-        network = learner.network
-        simple = learner.devices.count == 1 and loss_scale(learner.optimizer) is None
-        if not (simple and learner.example_loss.is_default and network.built):
-            return None
-        if not type(network).__module__.startswith("keras."):
-            return None
-        # A class outside of the package may make outputs otherwise than layer by layer.
-        seams = (getattr(type(learner), name) for name in _FORWARD)
-        if not all(seam.__module__.startswith("nccl_tf.") for seam in seams):
+        if not network.built or not type(network).__module__.startswith("keras."):
             return None
         layers = [x for x in network.layers if not isinstance(x, keras.layers.InputLayer)]
         if not _are_chained(network, layers) or not all(map(_fits, layers)):
             return None
         rows = cls(layers)
-        variables = [id(v) for layer in rows._dense for v in layer.trainable_variables]
-        return rows if variables == [id(v) for v in learner.trainable_variables] else None
+        own = [id(v) for layer in rows._dense for v in layer.trainable_variables]
+        return rows if own == [id(v) for v in variables] else None
 
     def pair(
         self,

@@ -8,12 +8,17 @@ import tensorflow as tf
 
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import Batch
-from nccl_tf.gradients import Products
+from nccl_tf.gradients import Products, loss_scale
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.row_gradients import RowGradients
 from nccl_tf.learner.step import GradientPair, Logits, Logs, Step
 from nccl_tf.step_sizes import StepSizes
 from nccl_tf.theory import forgetting
+
+_FORWARD = (
+    "outputs", "raw_logits", "forward_all", "replay_logits", "regularization", "two_tapes",
+)  # fmt: skip
+"""The methods that `RowGradients.pair` takes the place of."""
 
 
 class TwoGradientLearner(ReplayLearner):
@@ -182,4 +187,15 @@ class TwoGradientLearner(ReplayLearner):
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
         """As `Learner.compile`."""
         super().compile(optimizer, *args, **kwargs)
-        self._rows = None if self.gradients == "two_tapes" else RowGradients.of(self)
+        self._rows = None
+        if self._may_take_rows():
+            self._rows = RowGradients.of(self.network, self.trainable_variables)
+
+    def _may_take_rows(self) -> bool:
+        """Whether gradients by rows mean what the two tapes do, as far as the network allows."""
+        simple = self.devices.count == 1 and loss_scale(self.optimizer) is None
+        if self.gradients == "two_tapes" or not (simple and self.example_loss.is_default):
+            return False
+        # A class outside of the package may make outputs otherwise than layer by layer.
+        seams = (getattr(type(self), name) for name in _FORWARD)
+        return all(seam.__module__.startswith("nccl_tf.") for seam in seams)

@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,21 +79,16 @@ def _git(root: Path, *words: str) -> str | None:
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
-def run_statistics(
-    learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
-) -> dict[str, Any]:
-    """Counts, the machine, the hash of the state and the peak of memory, for `make_record`.
+def state_and_memory(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The hash of a learner's state and the peak of memory, for `make_record`.
 
     Args:
-        learner: The learner at the end of its run.
-        rates: The learning rate of each task.
-        steps: Steps of each task.
+        state: The variables by name, at the end of a run.
     """
     import resource  # Windows has none; `learn` does not ask for it.
 
     return {
-        **run_counts(learner, rates, steps),
-        "state_sha256": state_sha256(learner.state_variables()),
+        "state_sha256": state_sha256(state),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
     }
 
@@ -101,7 +96,13 @@ def run_statistics(
 def run_counts(
     learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
 ) -> dict[str, Any]:
-    """The part of `run_statistics` that costs nothing to find out."""
+    """Counts of a run and the machine, for `make_record`.
+
+    Args:
+        learner: The learner at the end of its run.
+        rates: The learning rate of each task.
+        steps: Steps of each task.
+    """
     # What was to be compiled, and XLA has refused, ran without it.
     compiled = learner.execution.under_xla is not False
     return {

@@ -134,7 +134,7 @@ NO_CHAIN = {
 def by_rows(made) -> bool:
     learner = NCCL(made, ReservoirMemory(4))
     learner.compile(keras.optimizers.SGD(0.1))
-    return RowGradients.of(learner) is not None
+    return RowGradients.of(learner.network, learner.trainable_variables) is not None
 
 
 @pytest.mark.parametrize("name", NO_CHAIN)

@@ -72,8 +72,9 @@ def test_what_is_no_checkout_has_an_unknown_source(checkout, tmp_path):
 )
 def test_steps_that_xla_has_refused_ran_without_it(compiles, steps, expected):
     learner = SimpleNamespace(
-        compiles_steps=compiles, steps_per_program=steps, trainable_variables=[],
-        skipped=tf.constant(0), distribute_strategy=SimpleNamespace(num_replicas_in_sync=1),
+        execution=SimpleNamespace(under_xla=compiles, per_program=steps), trainable_variables=[],
+        progress=SimpleNamespace(skipped=tf.constant(0)),
+        distribute_strategy=SimpleNamespace(num_replicas_in_sync=1),
     )  # fmt: skip
     counts = run_counts(learner, [], [])
     assert (counts["xla"], counts["steps_per_program"]) == (compiles is not False, expected)

@@ -2,7 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -196,7 +196,7 @@ def build_learner(
             jit_compile=jit_compile,
             steps_per_execution=steps_per_execution,
         )
-    _check_options(learner, settings)
+    _check_options(learner.options.config(), settings)
     return learner
 
 
@@ -213,13 +213,16 @@ def _build_optimizer(settings: Settings, rate: Any) -> keras.Optimizer:
         ) from error
 
 
-def _check_options(learner: keras.Model, settings: Settings) -> None:
-    """Check that the learner has the options that its record will name.
+def _check_options(config: Mapping[str, Any], settings: Settings) -> None:
+    """Check that a learner has the options that its record will name.
+
+    Args:
+        config: Of its options.
+        settings: Of the run.
 
     Raises:
         UserError: It has another one, which its constructor takes by default.
     """
-    config = learner.options.config()
     for row in OPTIONS:
         given = getattr(settings, row.name)
         told = row.default if given is None else given

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nccl_tf.experiment.run.console import Console, describe_speed, task_name
-from nccl_tf.experiment.run.timing import count_made
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.state import Place, SessionCallback
 
@@ -77,14 +76,14 @@ class Progress(SessionCallback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Start the time of a call."""
-        self._made, self._call_start = count_made(self.model), self._clock()
+        self._made, self._call_start = self.model.execution.made, self._clock()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Update the bar, and print a line if the last one is `QUIET_SECONDS` old."""
         # Keras counts whole calls of the graph, also where an epoch ends amid one.
         before, now = self._in_task, self._clock()
         self._in_task = min(self._epoch_from + batch + 1, self._epoch_to)
-        if count_made(self.model) == self._made:
+        if self.model.execution.made == self._made:
             self._plain_seconds += now - self._call_start
             self._plain_steps += self._in_task - before
         if now - self._drawn >= REDRAW_SECONDS:

@@ -33,7 +33,6 @@ from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
-from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore
@@ -41,7 +40,7 @@ from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
-from nccl_tf.records.provenance import package_source, run_statistics
+from nccl_tf.records.provenance import package_source, run_counts, state_and_memory
 from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME, Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
@@ -124,7 +123,7 @@ def run_seed(
         steps_csv,
     ]  # fmt: skip
     if settings.schedule not in STEP_SCHEDULES:
-        callbacks.append(_TaskRates(learner, rates))
+        callbacks.append(_TaskRates(learner.optimizer, rates))
     if options.tensorboard:
         lengths = [part.steps(settings.batch_size) for part in parts]
         callbacks.append(TensorBoardLog(events, evaluation, window, lengths, settings.epochs))
@@ -169,7 +168,8 @@ def run_seed(
         initial=np.array(evaluation.initial),
         measured={
             **source,
-            **run_statistics(learner, rates, steps),
+            **run_counts(learner, rates, steps),
+            **state_and_memory(learner.state_variables()),
             "bytes_stored": bytes_stored(learner),
             "examples_passed": examples_passed(settings, sum(steps), steps),
             "train_seconds": clock.train_seconds,
@@ -183,15 +183,15 @@ def run_seed(
 class _TaskRates(SessionCallback):
     """Sets the learning rate of each task where the schedule changes it."""
 
-    def __init__(self, learner: Learner, rates: Sequence[float]):
+    def __init__(self, optimizer: keras.Optimizer, rates: Sequence[float]):
         super().__init__()
-        self._learner, self._rates = learner, rates
+        self._optimizer, self._rates = optimizer, rates
 
     def before_task(self, place: Place) -> None:
         """Set the rate of a task that begins; one that resumes has that of its checkpoint."""
         i = place.task
         if place == Place(i) and i > 0 and self._rates[i] != self._rates[i - 1]:
-            self._learner.optimizer.learning_rate = self._rates[i]
+            self._optimizer.learning_rate = self._rates[i]
 
 
 def _diagnostics(

@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nccl_tf.session.state import Place, SessionCallback
 
@@ -62,12 +61,12 @@ class TrainClock(SessionCallback):
 
     def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
         """Start the time of a call."""
-        self._made = count_made(self.model)
+        self._made = self.model.execution.made
         self._call_start = self._clock()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         """Count the call as tracing or plain."""
-        calls = self._tracing if count_made(self.model) > self._made else self._plain
+        calls = self._tracing if self.model.execution.made > self._made else self._plain
         calls.append(self._clock() - self._call_start)
 
     @property
@@ -86,9 +85,3 @@ class TrainClock(SessionCallback):
         """Seconds of tracing and compiling in this process."""
         typical = statistics.median(self._plain) if self._plain else 0.0
         return self._building + sum(max(0.0, seconds - typical) for seconds in self._tracing)
-
-
-def count_made(learner: Any) -> int:
-    """Traces and programs of XLA that a learner has made so far: a call that makes one is slow."""
-    compiled: int = learner.train_function.compiled
-    return learner.execution.traces + compiled

@@ -34,7 +34,7 @@ def output(mode, terminal=False):
     matrix = np.array([[0.5, 0.0], [0.75, 0.25]])
     evaluation = SimpleNamespace(matrix=matrix, mean_so_far=lambda row: 0.5)
     progress = Progress([4, 4], console, evaluation, clock=lambda: next(now))
-    progress.set_model(SimpleNamespace(traces=0, train_function=SimpleNamespace(compiled=0)))
+    progress.set_model(SimpleNamespace(execution=SimpleNamespace(made=0)))
     console.say("summary")
     for task in range(2):
         progress.before_task(Place(task))

@@ -9,6 +9,7 @@ import pytest
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.progress import QUIET_SECONDS, Progress
 from nccl_tf.experiment.run.timing import TrainClock
+from nccl_tf.learner.execution import Execution
 from nccl_tf.session.state import Place
 
 
@@ -22,17 +23,19 @@ class Hand:
         return self.now
 
 
-def learner():
+class Counted:
     """What the callbacks ask a learner for."""
-    counted = SimpleNamespace(traces=0)
-    return SimpleNamespace(execution=counted, train_function=SimpleNamespace(compiled=0))
+
+    def __init__(self):
+        self.train_function = SimpleNamespace(compiled=0)
+        self.execution = Execution(self)
 
 
 def test_tracing_is_booked_as_compiling():
     hand = Hand()
     diagnostics = Hand()
     clock = TrainClock(hand, excluded=diagnostics)
-    model = learner()
+    model = Counted()
     clock.set_model(model)
     clock.before_task(Place())
     hand.now += 2.0  # the graph is built
@@ -56,7 +59,7 @@ def progress_of(steps, epochs, hand):
     stream = io.StringIO()
     evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
     made = Progress(steps, Console("plain", stream), evaluation, epochs, clock=hand)
-    made.set_model(learner())
+    made.set_model(Counted())
     made.before_task(Place())
     made.on_train_begin()
     made.on_epoch_begin(0)
