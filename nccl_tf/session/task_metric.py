@@ -109,6 +109,8 @@ def _metric(metric: Any) -> keras.metrics.Metric:
             '"mean_absolute_error" or keras.metrics.SparseTopKCategoricalAccuracy(k=3)'
         ) from error
     if isinstance(resolved, keras.metrics.Metric):
+        if isinstance(metric, str):  # Keras numbers those that it makes: auc, auc_1
+            return type(resolved).from_config({**resolved.get_config(), "name": metric})
         return resolved
     if isinstance(resolved, type):
         return resolved()

@@ -141,6 +141,13 @@ def test_one_that_does_not_fit_is_refused_before_anything_changes(name, verb):
         np.testing.assert_array_equal(value, variable.numpy())
 
 
+def test_a_metric_by_name_has_that_name_in_every_result():
+    halves = np.arange(60) // 30
+    stream = nccl_tf.stream_from_arrays((X, Y), (X, Y), domains=(halves, halves))
+    results = [nccl_tf.learn(learner(), stream, metric="AUC", verbose=0) for _ in range(2)]
+    assert [result.metric for result in results] == ["AUC", "AUC"]
+
+
 def test_learn_refuses_it_before_it_trains():
     stream = nccl_tf.stream_from_arrays((X, CLASSES), (X, CLASSES), num_tasks=2)
     model = learner(4)
