@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import check_one_target, check_task_ids
+from nccl_tf.batch import check_one_target, check_task_ids, split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.received import (
     ARRAYS,
@@ -295,6 +295,14 @@ class FitData:
         if not all(getattr(part, "shape", None) for part in tf.nest.flatten(self.columns)):
             return None
         return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:FIRST]), self.columns)
+
+    def few(self, first: Any) -> Any:
+        """Inputs of a few examples, of a `first` batch or of the batches of a task, or None."""
+        if first is not None:
+            return split_inputs(first[0])[0]
+        if self.by_index is None:
+            return None
+        return tf.nest.map_structure(lambda part: part[:FIRST], self.by_index.columns.inputs)
 
     # ---- the same data otherwise ---------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import split_inputs
 from nccl_tf.streams.arrays import LEAST_SHARE
 
 MOST = 5
@@ -36,7 +35,7 @@ def hint_of_tasks(task_id: int) -> str:
     )
 
 
-def hint_of_scale(network: keras.Model, data: Any) -> str | None:
+def hint_of_scale(network: keras.Model, few: Any) -> str | None:
     """That inputs are far smaller or larger than those that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
@@ -44,7 +43,7 @@ def hint_of_scale(network: keras.Model, data: Any) -> str | None:
 
     Args:
         network: The network.
-        data: A first batch.
+        few: Inputs of a few examples, [n, ...].
 
     Returns:
         None where they are not.
@@ -52,7 +51,7 @@ def hint_of_scale(network: keras.Model, data: Any) -> str | None:
     scale = _first_scale(network)
     if scale is None:
         return None
-    (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
+    (inputs,) = tf.nest.flatten(few)
     values = np.abs(np.asarray(inputs, np.float32))
     largest = float(np.max(values, initial=0))
     if not 0 < largest < np.inf:
@@ -68,21 +67,21 @@ def hint_of_scale(network: keras.Model, data: Any) -> str | None:
     )
 
 
-def hint_of_columns(network: keras.Model, data: Any) -> str | None:
+def hint_of_columns(network: keras.Model, few: Any) -> str | None:
     """That a table has columns so large that the others are hardly learned from.
 
     Only of tables of floats whose first layer is dense, in networks without a layer that rescales.
 
     Args:
         network: The network.
-        data: A first batch.
+        few: Inputs of a few examples, [n, ...].
 
     Returns:
         None where it has none.
     """
     if len(network.inputs) != 1 or len(network.inputs[0].shape) != 2:
         return None
-    (inputs,) = tf.nest.flatten(split_inputs(data[0])[0])
+    (inputs,) = tf.nest.flatten(few)
     first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
     rescales = any(isinstance(layer, _RESCALE) for layer in network._flatten_layers())
     if not isinstance(first, keras.layers.Dense) or rescales or not _is_of_floats(inputs):

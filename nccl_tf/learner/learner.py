@@ -364,9 +364,11 @@ class Learner(Core):
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
         first = data.first(self.storage.waits)
+        few = data.few(first)
+        if few is not None:
+            self.warn_once("scale", hints.hint_of_scale(self.network, few))
+            self.warn_once("columns", hints.hint_of_columns(self.network, few))
         if first is not None:
-            self.warn_once("scale", hints.hint_of_scale(self.network, first))
-            self.warn_once("columns", hints.hint_of_columns(self.network, first))
             self.storage.build(self.as_batch(first))
         self.class_weighing.set(factors)
         batches = data.count(validation_split)

@@ -77,6 +77,23 @@ def test_a_column_that_drowns_the_others_is_named_once(rows, caplog):
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.parametrize("memory", [None, nccl_tf.ReservoirMemory])
+@pytest.mark.parametrize("verb", ["fit", "learn"])
+def test_tasks_of_a_stream_are_looked_at_too(verb, memory, caplog):
+    amounts = TABLE * np.array([1, 1, 1, 1e5, 1, 1], "float32")
+    stream = nccl_tf.stream_from_arrays((amounts, LABELS), (amounts, LABELS), num_tasks=2)
+    learner = nccl_tf.Finetune(of_table())
+    if memory is not None:
+        learner = nccl_tf.ExperienceReplay(of_table(), memory(4))
+    learner.compile(keras.optimizers.SGD(1e-12), run_eagerly=True)
+    if verb == "fit":
+        for task in stream:
+            learner.fit(task, verbose=0)
+    else:
+        nccl_tf.learn(learner, stream, verbose=0)
+    assert sum("column 3 " in message for message in caplog.messages) == 1
+
+
 def normalised(rows):
     layer = keras.layers.Normalization()
     layer.adapt(rows)
