@@ -17,6 +17,7 @@ from nccl_tf.received import (
     SEQUENCE,
     as_columns,
     check_data,
+    check_ends,
     class_names_of,
     form_of,
 )
@@ -189,6 +190,15 @@ class FitData:
                 "(inputs, labels, weights)"
             )
         return cls(*given, batch_size=batch_size)
+
+    def check_ends(self) -> None:
+        """Check that the data have an end, as far as they say, where all of them are read.
+
+        Raises:
+            UserError: They have none.
+        """
+        if self.form in (DATASET, SEQUENCE):
+            check_ends(self.x)
 
     # ---- what is known of them -----------------------------------------------------------------
 

@@ -349,6 +349,8 @@ class Learner(Core):
             callbacks = [fitting.EpochOrder(data.epochs), *fitting.listed(callbacks)]
         given = data.validation if validation_data is None else validation_data
         validation = FitData.of_validation(given, kwargs.pop("validation_batch_size", None))
+        if validation is not None and kwargs.get("validation_steps") is None:
+            validation.check_ends()
         validation = validation and prepared_data(self.network, validation)
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
@@ -541,6 +543,8 @@ class Learner(Core):
         self.devices.check_scope()
         validates = bool(kwargs.get("_use_cached_eval_dataset"))
         data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
+        if steps is None:
+            data.check_ends()
         if not validates:
             data = prepared_data(self.network, data)
         self._class_names = agreed_names(self._class_names, data)
@@ -587,8 +591,10 @@ class Learner(Core):
             UserError: As for `evaluate`.
         """
         self.devices.check_scope()
-        data = prepared_data(self.network, FitData.of_arrays(x))
-        data = self._with_tasks(data, task_id)
+        data = FitData.of_arrays(x)
+        if steps is None:
+            data.check_ends()
+        data = self._with_tasks(prepared_data(self.network, data), task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)

@@ -156,3 +156,39 @@ def test_one_number_is_one_class():
     assert agreed_names(("cat",), named("cat", "dog"), None, FitData(X)) == ("cat", "dog")
     with pytest.raises(UserError, match="class 1 is 'bird', and that of earlier data is 'dog'"):
         agreed_names((), named("cat", "dog"), named("cat", "bird"))
+
+
+class Endless(Sequence):
+    num_batches = None
+
+    def __getitem__(self, index):
+        if index > 20:
+            pytest.fail("read on and on")
+        return X[:BATCH], Y[:BATCH]
+
+
+WHOLE = {
+    "evaluate": lambda model, data: model.evaluate(data, verbose=0),
+    "predict": lambda model, data: model.predict(data, verbose=0),
+    "validation": lambda model, data: model.fit(X, Y, validation_data=data, verbose=0),
+}
+PARTS = {
+    "evaluate": lambda model, data: model.evaluate(data, steps=2, verbose=0),
+    "predict": lambda model, data: model.predict(data, steps=2, verbose=0),
+    "validation": lambda model, data: model.fit(
+        X, Y, validation_data=data, validation_steps=2, verbose=0
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", WHOLE)
+def test_data_without_an_end_are_read_by_a_number_of_steps_alone(verb):
+    network = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    model = nccl_tf.Finetune(network)
+    model.compile(keras.optimizers.SGD(1e-3))
+    says_so = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+    for data in (dataset(X, Y).apply(says_so), Endless(X, Y)):
+        with pytest.raises(UserError, match="without an end"):
+            WHOLE[verb](model, data)
+    assert int(model.optimizer.iterations.numpy()) == 0
+    PARTS[verb](model, dataset(X, Y).repeat())
