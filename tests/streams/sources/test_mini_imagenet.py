@@ -63,10 +63,10 @@ def test_another_source_is_not_taken_for_an_earlier_one(tmp_path):
 
 
 def test_links_are_followed_and_what_they_lead_to_is_looked_at(tmp_path):
-    by_class(tmp_path / "elsewhere")
-    (tmp_path / "source").mkdir()
-    for name in CLASSES:
-        (tmp_path / "source" / name).symlink_to(tmp_path / "elsewhere" / name)
+    by_class(tmp_path / "source")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "source" / "n01").rename(tmp_path / "elsewhere" / "n01")
+    (tmp_path / "source" / "n01").symlink_to(tmp_path / "elsewhere" / "n01")
     train, _ = load_mini_imagenet(tmp_path / "data", tmp_path / "source")
     assert values(train)[0] == list(range(40, 45))
     write_image(tmp_path / "elsewhere" / "n01" / "0.png", 99)

@@ -93,6 +93,9 @@ def test_calls_are_refused_and_not_made(tmp_path):
         np.ma.masked_array([1, 2]),
         np.zeros(2, [("a", "i4"), ("b", "O")]),
         np.array([1, "two", [3]], dtype=object),
+        np.zeros(2, "V8"),
+        np.zeros(2, "i1,i1"),
+        np.zeros(2, "M8[s]"),
         Reduce,
     ]
     for number, hostile in enumerate(made):
