@@ -13,13 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.batch import PLACE_WEIGHTS
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.run.devices import use_device
 from nccl_tf.learner.options.step_log import StepLog
+from nccl_tf.methods.registry import METHODS as METHODS_BY_NAME
 from tests.methods.test_battery import make
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
-BATCH = 6
+BATCH, PLACES = 6, 5
 METHODS = (
     "nccl_ring",
     "nccl_reservoir",
@@ -219,6 +221,45 @@ def own_difference(kind: type[nccl_tf.Learner], strategy: tf.distribute.Strategy
     }
 
 
+def at_places(method: str) -> dict[str, list[float]]:
+    """Weights, memory and logs of 20 steps in float64 on sequences with weights of places.
+
+    The memory keeps these weights, and of DER the logits of every place. An example has weights in
+    its first places alone, and one has none.
+    """
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, 8, (60, PLACES))
+    weights = random.uniform(0.2, 2.0, tokens.shape) * (np.arange(60)[:, None] % 6 > range(PLACES))
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Embedding(8, 6, dtype="float64"), keras.layers.Dense(4, dtype="float64")]
+    network = keras.Sequential([keras.Input((PLACES,), dtype="int32"), *layers])
+    memory = nccl_tf.ReservoirMemory(20)
+    learner = METHODS_BY_NAME[method].learner_class()(network, memory, memory_batch_size=6)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    learner.compile(keras.optimizers.SGD(0.1), loss)
+    for task in range(2):
+        history = learner.fit(
+            tokens, tokens % 2 + 2 * task, sample_weight=weights, batch_size=BATCH, task_id=task,
+            shuffle=False, verbose=0,
+        )  # fmt: skip
+    assert PLACE_WEIGHTS in memory.columns
+    kept = {v.name: np.ravel(v.numpy()).tolist() for v in memory.variables}
+    return {
+        "weights": np.concatenate([np.ravel(w) for w in network.get_weights()]).tolist(),
+        **{f"log {name}": values for name, values in history.history.items()},
+        **{f"memory {name}": values for name, values in kept.items()},
+    }
+
+
+def difference_at_places(method: str, strategy: tf.distribute.Strategy) -> dict[str, float]:
+    """The largest differences between two devices and one."""
+    one = at_places(method)
+    with strategy.scope():
+        two = at_places(method)
+    assert one.keys() == two.keys()
+    return {name: largest(one[name], two[name]) for name in one}
+
+
 def refusals(strategy: tf.distribute.Strategy) -> list[str]:
     """What cannot run on replicas says so."""
 
@@ -257,8 +298,12 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
 def main() -> None:
     use_device("cpu:2")
     strategy = tf.distribute.MirroredStrategy()
-    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}, "own": {}}
+    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}, "own": {}, "places": {}}
     for name in sys.argv[1:]:
+        if name.startswith("places:"):
+            method = name.removeprefix("places:")
+            found["places"][method] = difference_at_places(method, strategy)
+            continue
         if name in OWN:
             found["own"][name] = own_difference(OWN[name], strategy)
             continue

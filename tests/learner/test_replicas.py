@@ -19,6 +19,8 @@ from tests.tiny import tiny_network
 pytestmark = pytest.mark.xdist_group("replicas")
 CHEAP = ("nccl_ring", "finetune:present")
 CHEAP_OWN = ("OfStream", "OfMemory", "OfAll")
+PLACES, CHEAP_PLACES = ("der", "nccl_reservoir", "agem"), ("er_reservoir",)
+AT_PLACES = [f"places:{name}" for name in CHEAP_PLACES]
 GIVEN = {
     "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
 }  # fmt: skip
@@ -63,7 +65,7 @@ def check(found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP)
 def test_two_devices_equal_one_on_the_joint_batch(name):
-    found = on_two_devices(*CHEAP, *CHEAP_OWN)
+    found = on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)
     assert found["replicas"] == 2
     check(found["methods"][name])
 
@@ -84,13 +86,32 @@ def check_own(name, found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP_OWN)
 def test_a_class_with_a_loss_of_its_own_takes_the_steps_of_one_device(name):
-    check_own(name, on_two_devices(*CHEAP, *CHEAP_OWN)["own"][name])
+    check_own(name, on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["own"][name])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW_OWN)
 def test_every_class_of_ones_own_takes_the_steps_of_one_device(name):
     check_own(name, on_two_devices(*SLOW, *SLOW_OWN)["own"][name])
+
+
+def check_at_places(found):
+    """Sequences in float64; logs, and what the memory keeps beside tokens, are float32."""
+    assert found.pop("weights") <= 1e-9
+    assert {"memory place_weights", "log loss"} <= found.keys()
+    assert max(found.values()) <= 1e-6
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", CHEAP_PLACES)
+def test_sequences_with_weights_of_places_take_the_steps_of_one_device(name):
+    check_at_places(on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["places"][name])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", PLACES)
+def test_every_method_takes_the_steps_of_one_device_on_sequences(name):
+    check_at_places(on_two_devices(*(f"places:{each}" for each in PLACES))["places"][name])
 
 
 class Halved(nccl_tf.ExperienceReplay):
@@ -117,7 +138,7 @@ def test_a_class_with_gradients_of_its_own_says_itself_that_it_runs_on_replicas(
 
 @pytest.mark.processes
 def test_what_cannot_run_on_replicas_says_so():
-    said = on_two_devices(*CHEAP, *CHEAP_OWN)["refusals"]
+    said = on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["refusals"]
     parts = (
         "batch_size=len(x)", "EWC runs on one replica", "MIR runs on one replica",
         "equal slices for 2 replicas",

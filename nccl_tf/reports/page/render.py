@@ -112,6 +112,8 @@ show();
 _NUMBERS = (
     ("accuracy %", "average_accuracy", 100, 2),
     ("forgetting", "forgetting", 1, 4),
+)
+_AVERAGED = (
     ("averaged accuracy %", "averaged_average_accuracy", 100, 2),
     ("averaged forgetting", "averaged_forgetting", 1, 4),
 )
@@ -263,14 +265,23 @@ def _settings_row(group: Group, ratios: Mapping[str, float]) -> dict[str, Any]:
         "settings": first.settings_hash[:8],
         "seeds": len(group.records),
     }
-    for title, name, scale, digits in _NUMBERS:
+    ratio = ratios.get(first.settings_hash)
+    costs = {
+        BYTES: bytes_stored(first),
+        EXAMPLES: rows_passed(first),
+        TIME: None if ratio is None else f"{ratio:.1f}",
+    }
+    return row | _means(group, _NUMBERS) | costs | _means(group, _AVERAGED)
+
+
+def _means(group: Group, numbers: Sequence[tuple[str, str, int, int]]) -> dict[str, Any]:
+    """Cells of mean and standard deviation over the seeds."""
+    row: dict[str, Any] = {}
+    for title, name, scale, digits in numbers:
         mean, std = (scale * value for value in mean_std(group.records, name))
         row[title] = None if np.isnan(mean) else f"{mean:.{digits}f}"
         several = len(group.records) > 1 and not np.isnan(std)
         row[f"± {title}"] = f"{std:.{digits}f}" if several else None
-    ratio = ratios.get(first.settings_hash)
-    row[BYTES], row[EXAMPLES] = bytes_stored(first), rows_passed(first)
-    row[TIME] = None if ratio is None else f"{ratio:.1f}"
     return row
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.reports.costs import COSTS
 from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import streams_of, views_of
 from nccl_tf.reports.page.render import report_page
@@ -172,3 +173,19 @@ def test_without_its_libraries_the_error_names_the_extra(runs, monkeypatch, name
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=re.escape("nccl_tf[report]")):
         report_page(runs)
+
+
+def test_settings_show_what_they_cost():
+    made = [
+        sample.changed(sample.record(method=method, **given), train_seconds=seconds, **costs)
+        for method, given, seconds, costs in (
+            ("finetune", {}, 2.0, {}),
+            ("agem", {}, 5.0, {"bytes_stored": 13579, "examples_passed": 24680}),
+        )
+    ]
+    page = report_page([RecordedRun(record, None) for record in made])[0]
+    cells = re.findall(r"<td[^>]*>([^<]*)", page)
+    start = cells.index("13579")
+    assert cells[start : start + 3] == ["13579", "24680", "2.5"]
+    titles = re.findall(r"<th[^>]*>([^<]*)", page)
+    assert titles[titles.index(COSTS[0]) :][:3] == list(COSTS)
