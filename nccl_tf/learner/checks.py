@@ -444,27 +444,26 @@ def trained(variables: Sequence[keras.Variable]) -> list[tuple[int, bool]]:
 
 
 def check_trainable(
-    variables: Sequence[keras.Variable], compiled_with: Any, made_with: Any, name: str
+    variables: Sequence[keras.Variable], compiled_with: Any, made_with: Any, name: str, reason: str
 ) -> None:
     """Check that the same variables are trained as when the learner was compiled.
 
     Args:
         variables: Those that are trained.
         compiled_with: What `trained` gave then; None before it.
-        made_with: The ids of the variables that were trained when the learner was made; None where
-            it keeps nothing for each weight.
+        made_with: The ids of the variables that were trained when the learner was made.
         name: The learner's class, for the message.
+        reason: Why others cannot be trained than when it was made; "" where they can.
 
     Raises:
-        UserError: Layers were frozen, or freed, since; or since the learner was made, where it
-            keeps something for each weight.
+        UserError: Layers were frozen, or freed, since; or since the learner was made, where there
+            is a reason.
     """
     now = trained(variables)
-    if made_with is not None and made_with != [key for key, _ in now]:
+    if reason and made_with != [key for key, _ in now]:
         raise UserError(
             f"received a network whose trainable layers have changed since the {name} was made, "
-            "which keeps state for each trainable weight: make the same layers trainable, or make "
-            f"the {name} again"
+            f"which {reason}: make the same layers trainable, or make the {name} again"
         )
     check_built_for(now, compiled_with)
 

@@ -89,15 +89,9 @@ class Core(keras.Model):
     """Names among `log_names` that are also summed over the run."""
     memory_class: ClassVar[type[Memory] | None] = None
     """The class of memories that the method works with; None for methods without a memory."""
-    needs_memory: ClassVar[bool] = True
-    """Whether a method with a `memory_class` has no meaning without a memory."""
     one_pass: ClassVar[bool] = False
     """Whether this class passes each batch of the stream through the network once and nothing else,
     so that layers may keep a state between batches; a subclass does not inherit it."""
-    joint: ClassVar[bool] = False
-    """Whether the method has a meaning only where all tasks are learned at once."""
-    keeps_by_weight: ClassVar[bool] = False
-    """Whether it keeps something for each weight that was trainable when it was made."""
     columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
     """What the memory keeps of an example beside inputs, labels and tasks: by name, a function of
     the logits of a batch, `logits.raw` and `logits.masked`, that returns its entries [n, ...], such
@@ -110,14 +104,15 @@ class Core(keras.Model):
     on_replicas: ClassVar[bool] = False
     """Whether the method can run on several replicas, under a tf.distribute strategy. A subclass
     that takes gradients otherwise (`devices.TAKES_STEPS`) does not inherit it."""
-    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    cannot: ClassVar[Mapping[str, str]] = MappingProxyType({"no_memory": "learns from its memory"})
     """Why the method cannot do what others can, by what it is, each the end of a sentence that
     begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
     "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
-    than SGD without momentum and weight decay, which it is only told of), "jit_compile"; and the
-    options that it refuses, as `Method.refuses` of the registry; and items of
-    `nccl_tf.check_learner`. A class adds its own reasons to
-    those of its bases; "" takes one back."""
+    than SGD without momentum and weight decay, which it is only told of), "jit_compile",
+    "single_tasks" (tasks one after another), "refreezing" (other layers trainable than when it was
+    made), "no_memory" (None in place of a memory of its `memory_class`); the options that it
+    refuses, as `Method.refuses` of the registry; and items of `nccl_tf.check_learner`. A class adds
+    its own reasons to those of its bases; "" takes one back."""
     steps_per_execution: int
     _checked_rows: ClassVar[Mapping[str, Hyperparameter]] = MappingProxyType({})
     _unnamed_rows: ClassVar[Sequence[Hyperparameter]] = ()
@@ -169,7 +164,6 @@ class Core(keras.Model):
         self.seed = check_seed(seed)
         check_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
-        self._built_classes = self.num_classes
         self._head = head
         if head is not None:
             find_head(network, self.num_classes, head)
@@ -733,7 +727,7 @@ class Core(keras.Model):
                     "none: leave it out, or take a method for the memory"
                 )
             return
-        if memory is None and not self.needs_memory:
+        if memory is None and not self.why_not("no_memory"):
             return
         check_memory(name, memory, self.memory_class)
         shared.hint_of_shared_memory(memory)

@@ -210,10 +210,10 @@ class Learner(Core):
 
     def _check_trainable(self) -> None:
         """Check that the same variables are trained as when the learner was made and compiled."""
-        made_with = self._made_with if self.keeps_by_weight else None
         checks.check_trainable(
-            self.trainable_variables, self._trained, made_with, type(self).__name__
-        )
+            self.trainable_variables, self._trained, self._made_with, type(self).__name__,
+            self.why_not("refreezing"),
+        )  # fmt: skip
 
     def _hint_of_optimizer(self) -> None:
         """Warn once that an optimizer transforms steps that the method derives for SGD."""
@@ -941,17 +941,6 @@ class Learner(Core):
         self._check_not_behind()
         self.options.check(done)
 
-    def check_saves(self) -> None:
-        """Check that a saved learner can be loaded as the same one, as far as can be told.
-
-        Raises:
-            UserError: As for `save`.
-        """
-        self._check_may_be("saved")
-        checks.check_no_lambda(self.get_compile_config() or {})
-        checks.check_grows_in_a_file(self.network, self.num_classes, self._built_classes)
-        self.get_config()
-
     # ---- the memory ----------------------------------------------------------------------------
 
     def remember(
@@ -1102,17 +1091,6 @@ class Learner(Core):
 
     # ---- state, configuration, files -----------------------------------------------------------
 
-    def state_variables(self) -> dict[str, keras.Variable]:
-        """All state that learning depends on: weights, memory, generators, optimizer and counters.
-
-        The step log has a state of its own (`StepLog.state`).
-        """
-        for memory in self.memories():
-            memory.blank_spare_row()
-        variables = [*self.variables, *self.optimizer.variables]
-        variables += [v for memory in self.memories() for v in memory.variables]
-        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
-
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor as they were given, for saving.
 
@@ -1183,7 +1161,8 @@ class Learner(Core):
                 f"received save({path!r}), a format that has no place for the memory and the "
                 "random draws: expected a .keras file"
             )
-        self.check_saves()
+        self._check_not_behind()
+        self.storage.check_saves()
         before = self.storage.saves_memory
         self.storage.saves_memory = before and include_memory
         try:

@@ -1,5 +1,6 @@
 """Base classes of quadratic weight-space penalties: EWC, SI, MAS, online EWC."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -34,7 +35,7 @@ class PenaltyLearner(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
-    keeps_by_weight = True
+    cannot: ClassVar[Mapping[str, str]] = {"refreezing": "keeps state for each trainable weight"}
 
     importances: list[keras.Variable]
     anchors: list[keras.Variable]

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner import checks
 from nccl_tf.learner.columns import Column, Extras, extras_of
 from nccl_tf.memories.columns import missing_columns
 
@@ -26,7 +27,21 @@ class Storage:
 
     def __init__(self, learner: keras.Model, stores: str) -> None:
         self._learner, self.stores = learner, stores
+        self._built_classes = learner.num_classes
         self.saves_memory = True
+
+    @property
+    def variables(self) -> dict[str, keras.Variable]:
+        """All state that learning depends on: weights, memory, generators, optimizer and counters.
+
+        The step log has a state of its own (`StepLog.state`).
+        """
+        learner = self._learner
+        for memory in learner.memories():
+            memory.blank_spare_row()
+        variables = [*learner.variables, *learner.optimizer.variables]
+        variables += [v for memory in learner.memories() for v in memory.variables]
+        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -59,6 +74,18 @@ class Storage:
                 f"entries of shape {tuple(wanted[column][0])}, which {type(learner).__name__} "
                 f"keeps of an example: build it with extras={wanted}, or without shapes"
             )
+
+    def check_saves(self) -> None:
+        """Check that a saved learner can be loaded as the same one, as far as can be told.
+
+        Raises:
+            UserError: As for `Learner.save`.
+        """
+        learner = self._learner
+        learner.options.check("saved")
+        checks.check_no_lambda(learner.get_compile_config() or {})
+        checks.check_grows_in_a_file(learner.network, learner.num_classes, self._built_classes)
+        learner.get_config()
 
     def build(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
         """Allocate the memories that were built without shapes.

@@ -59,9 +59,9 @@ class BGD(Learner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
     hyperparameters: ClassVar[hp.Rows] = (hp.BGD_SAMPLES, hp.BGD_SIGMA)
     cannot: ClassVar[Mapping[str, str]] = {
-        "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient"
+        "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient",
+        "refreezing": "keeps state for each trainable weight",
     }
-    keeps_by_weight = True
 
     def __init__(
         self,

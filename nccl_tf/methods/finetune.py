@@ -1,5 +1,8 @@
 """Plain training: on the stream alone, or on all tasks at once."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import keras
 import tensorflow as tf
 
@@ -34,7 +37,7 @@ class MultiTask(Learner):
     """
 
     one_pass = True
-    joint = True
+    cannot: ClassVar[Mapping[str, str]] = {"single_tasks": "learns all tasks at once"}
 
     def masked(self, logits: tf.Tensor, batch: Batch) -> tf.Tensor:
         """Logits [n, classes] of a batch as the training loss sees them: never masked."""

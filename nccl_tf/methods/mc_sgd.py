@@ -1,6 +1,6 @@
 """MC-SGD (Mirzadeh et al., ICLR 2021, "Linear mode connectivity in multitask and CL")."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -87,8 +87,9 @@ class MCSGD(ReplayLearner):
         hp.LINE_STEPS,
         hp.LINE_EXAMPLES,
     )
-    keeps_by_weight = True
-    cannot = get_method("mc_sgd").refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        **get_method("mc_sgd").refuses, "refreezing": "keeps state for each trainable weight",
+    }  # fmt: skip
 
     def __init__(
         self,

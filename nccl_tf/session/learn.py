@@ -135,9 +135,9 @@ def learn(
             'such as metric="mean_absolute_error"; one-hot classes become numbers by '
             "labels.argmax(axis=1)"
         )
-    if model.joint and not joint:
+    if not joint and (reason := model.why_not("single_tasks")):
         raise UserError(
-            f"received {type(model).__name__}, which learns all tasks at once: add joint=True, or "
+            f"received {type(model).__name__}, which {reason}: add joint=True, or "
             "take Finetune to learn one task after the other"
         )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")

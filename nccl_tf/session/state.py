@@ -211,14 +211,14 @@ class SessionState:
 
     def _learned(self) -> dict[str, keras.Variable]:
         """The learner's own variables."""
-        return _by_place(self._model.state_variables().values())
+        return _by_place(self._model.storage.variables.values())
 
     @property
     def _log(self) -> StepLog | None:
         return self._model.options.of(StepLog)
 
     def _variables(self) -> dict[str, keras.Variable]:
-        variables = [*self._model.state_variables().values()]
+        variables = [*self._model.storage.variables.values()]
         for callback in self._stateful:
             if hasattr(callback, "variables"):
                 variables += callback.variables().values()

@@ -298,7 +298,7 @@ def runs_on_a_gpu(op: str, kinds: tuple[tuple[str, int], ...]) -> bool:
 def test_the_state_of_a_step_lives_on_the_device(name, multi, single):
     """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
     learner = multi.learner
-    for variable in learner.state_variables().values():
+    for variable in learner.storage.variables.values():
         assert variable.dtype not in ("int32", "uint64"), variable.path
     uses = uses_of_state([*multi.graphs, *single.graphs])
     assert uses

@@ -102,7 +102,7 @@ def run_seed(
     # About 200 rows of a run, of at most 50 steps each.
     window = options.record_every or max(1, min(50, sum(steps) // 200))
     if options.save_model:
-        learner.check_saves()
+        learner.storage.check_saves()
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
         (folder / FILE_NAME).unlink(missing_ok=True)
     store = CheckpointStore(folder / CHECKPOINTS)
@@ -169,7 +169,7 @@ def run_seed(
         measured={
             **source,
             **run_counts(learner, rates, steps),
-            **state_and_memory(learner.state_variables()),
+            **state_and_memory(learner.storage.variables),
             "bytes_stored": bytes_stored(learner),
             "examples_passed": examples_passed(settings, sum(steps), steps),
             "train_seconds": clock.train_seconds,

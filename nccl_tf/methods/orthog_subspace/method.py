@@ -70,11 +70,13 @@ class OrthogSubspace(Learner):
     """
 
     memory_class = RingMemory
-    needs_memory = False
     log_names = ("loss", "memory_loss")
     hyperparameters: ClassVar[hp.Rows] = (hp.CAYLEY_ITERATIONS,)
-    keeps_by_weight = True
-    cannot: ClassVar[Mapping[str, str]] = {"optimizer_state": "ends a step at orthonormal weights"}
+    cannot: ClassVar[Mapping[str, str]] = {
+        "optimizer_state": "ends a step at orthonormal weights",
+        "refreezing": "keeps state for each trainable weight",
+        "no_memory": "",
+    }
 
     def __init__(
         self,
