@@ -388,19 +388,6 @@ class Core(keras.Model):
             gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
         self.optimizer.apply(gradients, self.trainable_variables)
 
-    def skip_step(self, step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
-        """Undo the changes of a skipped step's forward passes.
-
-        Args:
-            step: The step.
-            before: The variables that its forward passes may write, each with its value before it.
-        """
-        for variable, value in before:
-            variable.assign(value)
-        if isinstance(self.optimizer, keras.optimizers.LossScaleOptimizer):
-            # It applies nothing that is not finite, and halves its scale.
-            self.apply([g * np.nan for g in step.gradients])
-
     def after_step(self, batch: Batch, step: Step) -> None:
         """Called in the graph after every step; stores the batch in the memory.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf import xla
@@ -189,7 +190,7 @@ class OneDevice:
             tf.cond(
                 accepted,
                 lambda: self._learner.apply_step(step),
-                lambda: self._learner.skip_step(step, before),
+                lambda: self._skip(step, before),
             )
             return
         # In a program of XLA every number is chosen where it is written. A condition would wait
@@ -200,6 +201,15 @@ class OneDevice:
         self._learner.apply_step(step)
         for variable in variables:
             variable.assign(tf.where(accepted, variable.value, values[id(variable)]))
+
+    def _skip(self, step: Step, before: Before) -> None:
+        """Undo what the forward passes of a step have changed."""
+        for variable, value in before:
+            variable.assign(value)
+        scales = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
+        if scales and step.gradients:
+            # It applies nothing that is not finite, and halves its scale.
+            self._learner.apply([g * np.nan for g in step.gradients])
 
 
 class Replicas(OneDevice):

@@ -1,6 +1,6 @@
 """The base of the methods that keep statistics of a frozen network's features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -106,16 +106,11 @@ class FeatureLearner(Learner):
         _, logs = self.training_loss(logits, batch)
         counted = batch.weights > 0
         features = tf.where(counted[:, None], features, 0)
-        return Step(
-            [tf.zeros(())], logits, logs, state=self.learned(features, batch.labels, counted)
-        )
+        return Step([], logits, logs, state=self.learned(features, batch.labels, counted))
 
     def apply_step(self, step: Step) -> None:
         for variable, value in zip(self.statistics, step.state, strict=True):
             variable.assign(value)
-
-    def skip_step(self, step: Step, before: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
-        """Nothing has changed."""
 
 
 def dense_of(kernel: Any, bias: Any = None, activation: str | None = None) -> keras.layers.Layer:

@@ -128,7 +128,7 @@ class RowGradients:
             return None
         rows = cls(layers)
         own = [id(v) for layer in rows._dense for v in layer.trainable_variables]
-        return rows if own == [id(v) for v in variables] else None
+        return rows if own and own == [id(v) for v in variables] else None
 
     def pair(
         self,
