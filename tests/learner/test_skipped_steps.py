@@ -219,7 +219,7 @@ def test_nan_before_frozen_layers_skips_its_step(jit_compile):
         learner.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
         learner.fit(x[rows], y[rows], batch_size=5, shuffle=False, verbose=0)
         results.append((network.get_weights(), learner.memory.read_all().labels))
-        assert int(learner.skipped.numpy()) == (len(rows) == 15)
+        assert int(learner.progress.skipped.numpy()) == (len(rows) == 15)
     (weights, labels), (rest, kept) = results
     np.testing.assert_array_equal(labels, kept)
     for one, other in zip(weights, rest, strict=True):

@@ -47,7 +47,7 @@ def test_statistics_skip_a_row_of_nan_in_graphs_too(name):
     inputs, labels = examples(0)
     inputs[7] = np.nan
     learner.fit(inputs, labels, batch_size=5, shuffle=False, verbose=0)
-    assert int(learner.skipped.numpy()) == 1
+    assert int(learner.progress.skipped.numpy()) == 1
     rest = learner_of(name, run_eagerly=False)
     others = np.r_[0:5, 10:15]
     rest.fit(inputs[others], labels[others], batch_size=5, shuffle=False, verbose=0)
