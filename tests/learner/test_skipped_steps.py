@@ -205,7 +205,7 @@ def test_weights_that_an_optimizer_makes_infinite_are_a_failure():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_nan_before_frozen_layers_skips_its_step(jit_compile):
+def test_nan_before_frozen_layers_skips_its_step(jit_compile, optimized_graphs):
     """A dense layer is joined with its relu, which makes 0 of NaN, and no gradient shows it."""
     draws = np.random.default_rng(0)
     x, y = draws.normal(size=(15, 6)).astype("float32"), np.arange(15) % 4
