@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nccl_tf.records.record import Record
@@ -85,14 +85,15 @@ _BOLD_NOTE = (
     "Bold: the best mean of the column, joint training aside, and those within one standard error "
     "of it."
 )
-_MOST_LETTERS = 50
-_BROKEN = r">{\raggedright\arraybackslash}p{70mm}"
+_MOST_LETTERS = 45
+_BROKEN = r">{\raggedright\arraybackslash}p{60mm}"
 _HEAD = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[landscape,margin=15mm]{geometry}
 \usepackage{array,booktabs,longtable}
 \begin{document}
 \footnotesize
+\setlength{\tabcolsep}{3pt}
 """
 
 
@@ -140,12 +141,21 @@ def _longtable(table: Table) -> str:
     lines = [
         f"\\begin{{longtable}}{{{columns}}}",
         f"\\caption{{{escaped(table.title)}}} \\\\ \\toprule",
-        f"{_row(map(escaped, table.names))} \\midrule \\endhead \\bottomrule \\endfoot",
+        f"{_row(_stacked_names(table))} \\midrule \\endhead \\bottomrule \\endfoot",
         *_latex_rows(table),
         "\\end{longtable}",
         *(f"{escaped(note)}\\par" for note in notes),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _stacked_names(table: Table) -> Iterator[str]:
+    """Names of columns; those of numbers with a word below the other, as these are narrow."""
+    for name in table.names:
+        text = escaped(name)
+        stacks = name in table.numbers and " " in text
+        lines = text.replace(" ", r" \\ ")
+        yield f"\\shortstack[r]{{{lines}}}" if stacks else text
 
 
 def _column(table: Table, place: int) -> str:
