@@ -105,7 +105,7 @@ class Method:
 
     @property
     def stores(self) -> str | None:
-        """Its default of `Learner.stores`; None where it stores no examples of the stream."""
+        """The default of its argument `stores`; None where it stores no examples of the stream."""
         # Those that measure importances at a task's end keep a sample of it without a memory.
         samples = any(row.name == hp.IMPORTANCE_EXAMPLES.name for row in self.hyperparameters)
         if self.memory is None and not samples:

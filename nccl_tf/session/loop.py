@@ -57,12 +57,12 @@ class Session:
         self._first_best = [(checkpoint, checkpoint.best) for checkpoint in checkpoints]
 
     def settle(self, resumed: int | None = None) -> None:
-        """Choose how the steps of all parts run, as `Learner.settle` does; the first call counts.
+        """Choose how the steps of all parts run, as `Execution.choose` does; the first call counts.
 
         Nothing depends on how much of them is left.
 
         Args:
-            resumed: As for `Learner.settle`.
+            resumed: As for `Execution.choose`.
         """
         steps = [part.steps(self._batch_size) for part in self._parts]
         self._model.execution.choose(steps[0], self._epochs * sum(steps), self._callbacks, resumed)

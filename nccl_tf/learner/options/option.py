@@ -14,7 +14,7 @@ from nccl_tf.learner.step import Logits, Step
 
 
 class Option:
-    """Something that changes or watches the steps of any learner; `Learner.add_option` adds it.
+    """Something that changes or watches the steps of any learner; `learner.options.add` adds it.
 
     It is given what it needs when it is made, such as `learner.state` for variables that are saved
     with the learner. An option overrides what it has a part in; by default nothing happens. One
