@@ -15,7 +15,7 @@ from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.rng import apart, uniform
 from nccl_tf.variables import values_of
 
@@ -67,7 +67,7 @@ class CLSER(ReplayLearner):
     )
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "compares the probabilities of labels",
-        **get_method("clser").refuses,
+        **REFUSALS["clser"],
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "consistency")
 

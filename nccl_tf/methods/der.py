@@ -14,7 +14,7 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -90,7 +90,7 @@ class DERpp(ReplayLearner):
     columns: ClassVar[Mapping[str, Column]] = {LOGITS: raw_logits}
     replay_draws = 2
     hyperparameters: ClassVar[hp.Rows] = (hp.DER_ALPHA, hp.DER_BETA)
-    cannot = get_method("derpp").refuses
+    cannot = REFUSALS["derpp"]
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import assign_all
@@ -67,7 +67,7 @@ class GDumb(Learner):
     hyperparameters: ClassVar[hp.Rows] = (hp.PASSES, hp.CUTMIX)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "balances classes and mixes their images with its cross-entropy",
-        **get_method("gdumb").refuses,
+        **REFUSALS["gdumb"],
     }
 
     def __init__(

@@ -17,7 +17,7 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 
 class MemoryEditing(ReplayLearner):
@@ -49,7 +49,7 @@ class MemoryEditing(ReplayLearner):
     memory_class = EditedReservoirMemory
     hyperparameters: ClassVar[hp.Rows] = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
     cannot: ClassVar[Mapping[str, str]] = {
-        **get_method("er_gmed").refuses,
+        **REFUSALS["er_gmed"],
         "memory_of_stream": "edits the inputs of what it stores, which is its way of learning",
     }
 

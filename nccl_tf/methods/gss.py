@@ -13,7 +13,7 @@ from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.networks.inspection import has_convolutions
 
 FIRST_COSINE = 0.1
@@ -50,7 +50,7 @@ class GSSGreedy(ReplayLearner):
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     hyperparameters: ClassVar[hp.Rows] = (hp.GSS_ITERATIONS, hp.GSS_GRADIENTS)
-    cannot = get_method("gss_greedy").refuses
+    cannot = REFUSALS["gss_greedy"]
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from nccl_tf.learner.step import Logits
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -60,7 +60,7 @@ class ICaRL(ReplayLearner):
     hyperparameters: ClassVar[hp.Rows] = (hp.HERDING_POOL,)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "learns by the sigmoids of classes and their distillation",
-        **get_method("icarl").refuses,
+        **REFUSALS["icarl"],
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
 

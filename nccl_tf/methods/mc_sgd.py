@@ -17,7 +17,7 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.variables import assign_all, values_of
 
@@ -88,7 +88,7 @@ class MCSGD(ReplayLearner):
         hp.LINE_EXAMPLES,
     )
     cannot: ClassVar[Mapping[str, str]] = {
-        **get_method("mc_sgd").refuses, "refreezing": "keeps state for each trainable weight",
+        **REFUSALS["mc_sgd"], "refreezing": "keeps state for each trainable weight",
     }  # fmt: skip
 
     def __init__(

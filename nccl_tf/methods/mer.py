@@ -14,7 +14,7 @@ from nccl_tf.learner.gradients import Stateless, sgd_update
 from nccl_tf.learner.replay import ReplayLearner, with_mean_one
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import apart
@@ -73,7 +73,7 @@ class MER(ReplayLearner):
     hyperparameters: ClassVar[hp.Rows] = (hp.META_RATE, hp.STREAM_MULTIPLIER, hp.MER_BATCH_NORM)
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "ends a step a part of the way to where its walk has led",
-        **get_method("mer").refuses,
+        **REFUSALS["mer"],
     }
 
     def __init__(

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -41,7 +41,7 @@ class NCM(FeatureLearner):
     """
 
     hyperparameters: ClassVar[hp.Rows] = (hp.NCM_DISTANCE,)
-    cannot = get_method("ncm").refuses
+    cannot = REFUSALS["ncm"]
 
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)

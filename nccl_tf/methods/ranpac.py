@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 RIDGES = 10.0 ** np.arange(-8, 9)
 """Those that are tried, as in the authors' code."""
@@ -67,7 +67,7 @@ class RanPAC(FeatureLearner):
     hyperparameters: ClassVar[hp.Rows] = (hp.PROJECTED_FEATURES, hp.RIDGE)
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "solves for the labels' least squares in closed form",
-        **get_method("ranpac").refuses,
+        **REFUSALS["ranpac"],
     }
 
     def __init__(

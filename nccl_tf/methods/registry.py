@@ -10,6 +10,7 @@ from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.errors import UserError, check_name
 from nccl_tf.extensions.registration import add_row, check_identifier
 from nccl_tf.memories.kinds import get_memory, import_class
+from nccl_tf.methods.refusals import REFUSALS
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,6 @@ _SUM_OF_MEANS_ER = (replace(hp.BATCH_NORM, default="joint"), _SUM_OF_MEANS)
 _MIR = (hp.CANDIDATES, hp.BATCH_NORM, _SUM_OF_MEANS)
 _MIR_RATES = LearningRates(mnist=0.05)
 _EDITS = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
-_WHOLE_TASKS = "takes gradients on whole tasks of its memory; dark replay is of drawn batches"
-_EDITED = {"dark": "edits its examples, and the logits kept are those of the unedited ones"}
 # The recipes that the author gives in place of the scripts', whose dropout of 0.5 is a typo and
 # whose batches are too small on MNIST: github.com/imirzadeh/stable-continual-learning, issue 1 and
 # 5 (MNIST: dropout 0.25, batches of 64) and 6 (CIFAR: rate 0.15, decay 0.85, dropout 0.1, 10).
@@ -184,15 +183,6 @@ _NCCL = (
     hp.BATCH_NORM, hp.BATCH_NORM_ORDER,
 )  # fmt: skip
 
-_WITHOUT_STEPS = {
-    "stream_mask": "takes a class by statistics of its features, and learns from no softmax",
-    "average_weights": "learns without a gradient step, and leaves its weights alone",
-    "diagnostics": "learns without a gradient step, and leaves its weights alone",
-    "rate_decay": "learns without a gradient step, and has no use for a rate",
-    "optimizer": "learns without a gradient step, and has no use for an optimizer",
-    "schedule": "learns without a gradient step, and has no use for a rate",
-    "augment": "takes the features of an image as it is",
-}
 
 _ER_SOURCE = "Chaudhry et al., On tiny episodic memories in continual learning, 2019"
 _DER_SOURCE = "Buzzega et al., Dark experience for general continual learning, NeurIPS 2020"
@@ -276,7 +266,7 @@ METHODS: dict[str, Method] = {
                 "Lopez-Paz and Ranzato, Gradient episodic memory for continual learning, "
                 "NeurIPS 2017"
             ),
-            refuses={"dark": _WHOLE_TASKS},
+            refuses=REFUSALS["gem"],
         ),
         Method(
             name="bgd",
@@ -298,10 +288,7 @@ METHODS: dict[str, Method] = {
             learning_rates=LearningRates(mnist=1.0),
             hyperparameters=(hp.MASK_DENSITY, hp.TASK_ID_AT_TEST, hp.SUPERFLUOUS_OUTPUTS),
             source="Wortsman et al., Supermasks in superposition, NeurIPS 2020",
-            refuses={
-                "average_weights": "learns a mask for each task, on weights that never change",
-                "stream_mask": "finds an example's task by the outputs of all classes",
-            },
+            refuses=REFUSALS["supsup"],
         ),
         Method(
             name="stable_sgd",
@@ -352,11 +339,7 @@ METHODS: dict[str, Method] = {
                 "Mirzadeh et al., Linear mode connectivity in multitask and continual learning, "
                 "ICLR 2021"
             ),
-            refuses={
-                "average_weights": "merges its weights at every task's end, where no step leads",
-                "dark": "reads its memory when a task has ended, to merge weights",
-                "batch_norm": "learns the stream alone until a task has ended",
-            },
+            refuses=REFUSALS["mc_sgd"],
         ),
         Method(
             name="mer",
@@ -375,7 +358,7 @@ METHODS: dict[str, Method] = {
                 "minimizing interference, ICLR 2019; as the code of Chaudhry et al., "
                 "Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
             ),
-            refuses={"batch_norm": "passes single examples, for which it has mer_batch_norm"},
+            refuses=REFUSALS["mer"],
         ),
         Method(
             name="orthog_subspace",
@@ -390,7 +373,7 @@ METHODS: dict[str, Method] = {
             source=(
                 "Chaudhry et al., Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"
             ),
-            refuses={"dark": _WHOLE_TASKS},
+            refuses=REFUSALS["orthog_subspace"],
         ),
         Method(
             name="cn_dpm",
@@ -414,13 +397,7 @@ METHODS: dict[str, Method] = {
                 "Lee et al., A neural Dirichlet process mixture model for task-free continual "
                 "learning, ICLR 2020"
             ),
-            refuses={
-                "average_weights": "builds its experts one after the other, each trained by itself",
-                "augment": "has networks of its own, which also model the density of images",
-                "optimizer": "trains its experts by Adam, and takes the rate alone",
-                "schedule": "trains its experts by a decay of its own",
-                "stream_mask": "trains its experts one by one, each with classes of its own",
-            },
+            refuses=REFUSALS["cn_dpm"],
             # Its memory is no sample: what no expert explains waits there, in whichever pass.
             options={"stores": STORES[1]},
         ),
@@ -462,11 +439,7 @@ METHODS: dict[str, Method] = {
                 "Rebuffi et al., iCaRL: incremental classifier and representation learning, "
                 "CVPR 2017"
             ),
-            refuses={
-                "average_weights": "predicts by mean features of exemplars under the plain weights",
-                "stream_mask": "takes every class for itself, without a softmax",
-                "dark": "distils the outputs of the network before the task into every loss",
-            },
+            refuses=REFUSALS["icarl"],
         ),
         Method(
             name="gdumb",
@@ -486,13 +459,7 @@ METHODS: dict[str, Method] = {
                 "Prabhu et al., GDumb: a simple approach that questions our progress in "
                 "continual learning, ECCV 2020"
             ),
-            refuses={
-                "average_weights": "trains its network from scratch at every task's end",
-                "rate_decay": "trains from scratch at every task's end, by a schedule of its own",
-                "schedule": "trains from scratch at every task's end, by a schedule of its own",
-                "stream_mask": "takes no step on the stream",
-                "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
-            },
+            refuses=REFUSALS["gdumb"],
         ),
         Method(
             name="gss_greedy",
@@ -506,11 +473,7 @@ METHODS: dict[str, Method] = {
                 "Aljundi et al., Gradient based sample selection for online continual learning, "
                 "NeurIPS 2019"
             ),
-            refuses={
-                "dark": "fills its memory by gradients of the labels' loss",
-                "schedule": "takes several updates in a step",
-                "batch_norm": "takes steps on stream and memory in turns",
-            },
+            refuses=REFUSALS["gss_greedy"],
         ),
         Method(
             name="mir",
@@ -567,7 +530,7 @@ METHODS: dict[str, Method] = {
                 hp.BATCH_NORM,
             ),
             source=_DER_SOURCE,
-            refuses={"dark": "has der_alpha and der_beta, with a draw of its own for each"},
+            refuses=REFUSALS["derpp"],
         ),
         Method(
             name="lwf",
@@ -675,7 +638,7 @@ METHODS: dict[str, Method] = {
                 "Arani, Sarfraz and Zonooz, Learning fast, learning slow: a general continual "
                 "learning method based on complementary learning system, ICLR 2022"
             ),
-            refuses={"average_weights": "predicts with an average of its own already"},
+            refuses=REFUSALS["clser"],
         ),
         Method(
             name="lpr",
@@ -706,7 +669,7 @@ METHODS: dict[str, Method] = {
                 "discriminant analysis, CVPR Workshops 2020; for pretrained networks, whose "
                 "weights stay as they are"
             ),
-            refuses=_WITHOUT_STEPS,
+            refuses=REFUSALS["slda"],
         ),
         Method(
             name="ncm",
@@ -718,7 +681,7 @@ METHODS: dict[str, Method] = {
                 "at near-zero cost, TPAMI 35, 2013; for pretrained networks, whose weights stay as "
                 "they are"
             ),
-            refuses=_WITHOUT_STEPS,
+            refuses=REFUSALS["ncm"],
         ),
         Method(
             name="ranpac",
@@ -734,7 +697,7 @@ METHODS: dict[str, Method] = {
                 "McDonnell et al., RanPAC: random projections and pre-trained models for continual "
                 "learning, NeurIPS 2023; for pretrained networks, whose weights stay as they are"
             ),
-            refuses=_WITHOUT_STEPS,
+            refuses=REFUSALS["ranpac"],
         ),
         Method(
             name="er_gmed",
@@ -745,7 +708,7 @@ METHODS: dict[str, Method] = {
             learning_rates=_MIR_RATES,
             hyperparameters=(*_SUM_OF_MEANS_ER, *_EDITS),
             source=_GMED_SOURCE,
-            refuses=_EDITED,
+            refuses=REFUSALS["er_gmed"],
         ),
         Method(
             name="mir_gmed",
@@ -756,7 +719,7 @@ METHODS: dict[str, Method] = {
             learning_rates=_MIR_RATES,
             hyperparameters=(*_MIR, *_EDITS),
             source=_GMED_SOURCE,
-            refuses=_EDITED,
+            refuses=REFUSALS["mir_gmed"],
         ),
         Method(
             name="multi_task",

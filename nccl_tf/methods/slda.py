@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -49,7 +49,7 @@ class SLDA(FeatureLearner):
     """
 
     hyperparameters: ClassVar[hp.Rows] = (hp.SHRINKAGE,)
-    cannot = get_method("slda").refuses
+    cannot = REFUSALS["slda"]
 
     def __init__(
         self,

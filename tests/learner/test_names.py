@@ -83,3 +83,9 @@ def test_no_module_needs_itself(folder):
     graph = imports(ROOT / folder)
     assert len(graph) > 5 and any(graph.values())
     assert in_circles(graph) == []
+
+
+def test_no_method_reads_the_table_that_names_it():
+    graph = imports(ROOT / "methods")
+    table = "nccl_tf.methods.registry"
+    assert {name for name in graph if table in graph[name]} == {"nccl_tf.methods.create"}

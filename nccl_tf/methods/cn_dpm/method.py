@@ -17,7 +17,7 @@ from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.experts import ExpertOutputs, Experts
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 
 _DEFAULTS = {
     "mlp": {
@@ -88,7 +88,7 @@ class CNDPM(Learner):
         "loss": "explains a label by the class probabilities of its experts",
         "class_weight": "trains an expert on examples by how well it explains them",
         "add_classes": "its experts have the outputs that they are built with",
-        **get_method("cn_dpm").refuses,
+        **REFUSALS["cn_dpm"],
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
 

@@ -11,7 +11,7 @@ from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
-from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.refusals import REFUSALS
 from nccl_tf.methods.supsup.masks import (
     MaskedNetwork,
     draw_scores,
@@ -71,7 +71,7 @@ class SupSup(Learner):
             "it runs its network under masks that an example's task chooses, which a derivative "
             "finds; export learner.network under the masks of one task in a process with nccl_tf"
         ),
-        **get_method("supsup").refuses,
+        **REFUSALS["supsup"],
     }
 
     def __init__(
