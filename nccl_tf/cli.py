@@ -20,7 +20,7 @@ from nccl_tf.commands._command_line import (
 )
 from nccl_tf.commands._help import help_text, method_help
 from nccl_tf.commands._output import program_name, warn_left_out
-from nccl_tf.errors import LearningFailedError, UserError, check_name, format_error
+from nccl_tf.errors import LearningFailedError, UserError, checked_name, format_error
 from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
@@ -120,7 +120,7 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
             )
         for word in words:
             check_word(word, flag_values)
-        name = check_name("command", words[0] if words else "train", COMMANDS)
+        name = checked_name("command", words[0] if words else "train", COMMANDS)
         command = COMMANDS[name]
         check_flags(command, flag_values)
         return command.run(flag_values)

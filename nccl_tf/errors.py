@@ -60,7 +60,7 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
 
 
-def check_name(kind: str, received: str, valid: Iterable[str]) -> str:
+def checked_name(kind: str, received: str, valid: Iterable[str]) -> str:
     """Return `received` if it is one of `valid`.
 
     Args:
@@ -87,7 +87,7 @@ def near_names(received: object, valid: Iterable[str]) -> list[str]:
     return [by_lower[match] for match in matches]
 
 
-def check_at_least(name: str, value: int, minimum: int) -> int:
+def checked_at_least(name: str, value: int, minimum: int) -> int:
     """Return `value` as an int if it is an integer, NumPy's too, that is not below `minimum`.
 
     Raises:
@@ -98,13 +98,13 @@ def check_at_least(name: str, value: int, minimum: int) -> int:
     return int(value)
 
 
-def check_seed(seed: int) -> int:
+def checked_seed(seed: int) -> int:
     """Return a seed as an int if it is an integer that fits into 63 bits.
 
     Raises:
         UserError: It is not.
     """
-    if check_at_least("seed", seed, 0) >= 2**63:
+    if checked_at_least("seed", seed, 0) >= 2**63:
         raise UserError(f"seed={seed!r} is out of range: expected an integer below 2**63")
     return int(seed)
 

@@ -36,7 +36,7 @@ def average_accuracy(matrix: "ArrayLike") -> float:
     nccl_tf.metrics.average_accuracy(matrix)  # 0.75
     ```
     """
-    return _mean(_check_square(matrix)[-1])
+    return _mean(_checked_square(matrix)[-1])
 
 
 def forgetting(matrix: "ArrayLike") -> float:
@@ -55,7 +55,7 @@ def forgetting(matrix: "ArrayLike") -> float:
     nccl_tf.metrics.forgetting(matrix)  # 0.2
     ```
     """
-    a = _check_square(matrix)
+    a = _checked_square(matrix)
     return _mean([_most([row[j] for row in a[j:-1]]) - a[-1][j] for j in range(len(a) - 1)])
 
 
@@ -72,7 +72,7 @@ def learning_accuracy(matrix: "ArrayLike") -> float:
     nccl_tf.metrics.learning_accuracy(matrix)  # 0.85
     ```
     """
-    a = _check_square(matrix)
+    a = _checked_square(matrix)
     return _mean([a[j][j] for j in range(len(a))])
 
 
@@ -92,7 +92,7 @@ def backward_transfer(matrix: "ArrayLike") -> float:
     nccl_tf.metrics.backward_transfer(matrix)  # -0.2
     ```
     """
-    a = _check_square(matrix)
+    a = _checked_square(matrix)
     return _mean([a[-1][j] - a[j][j] for j in range(len(a) - 1)])
 
 
@@ -116,7 +116,7 @@ def forward_transfer(matrix: "ArrayLike", initial_accuracy: "ArrayLike") -> floa
     nccl_tf.metrics.forward_transfer(matrix, initial_accuracy=[0.1, 0.1])  # 0.4
     ```
     """
-    a, initial = _check_square(matrix), _as_lists(initial_accuracy)
+    a, initial = _checked_square(matrix), _as_lists(initial_accuracy)
     if _shape(initial) != (len(a),):
         raise UserError(
             f"initial_accuracy has shape {_shape(initial)}: expected one value for each of the "
@@ -149,7 +149,7 @@ def _most(values: Sequence[float]) -> float:
     return math.nan if any(map(math.isnan, values)) else max(values)
 
 
-def _check_square(matrix: "ArrayLike") -> list[list[float]]:
+def _checked_square(matrix: "ArrayLike") -> list[list[float]]:
     a = _as_lists(matrix)
     shape = _shape(a)
     if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:

@@ -64,7 +64,7 @@ def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | Non
     try:
         with open_regular(path) as file:
             is_zip = zipfile.is_zipfile(file)
-            weights = _check_sizes(path, file) if is_zip else 0
+            weights = _checked_size(path, file) if is_zip else 0
     except OSError as error:
         raise UserError(
             f"cannot read the model {path} ({error.strerror}): expected a .keras file that "
@@ -119,11 +119,8 @@ def _building_at_most(most: int) -> Iterator[None]:
         yield
 
 
-def _check_sizes(path: str | pathlib.Path, file: BinaryIO) -> int:
-    """Check that a file does not unpack to far more than its size.
-
-    Returns:
-        The bytes of its weights once they are read.
+def _checked_size(path: str | pathlib.Path, file: BinaryIO) -> int:
+    """The bytes of a file's weights once they are read, if it does not unpack to far more.
 
     Raises:
         UserError: It is, or its parts cannot be read.

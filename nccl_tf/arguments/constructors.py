@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from nccl_tf.arguments.hyperparameters import Hyperparameter
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 
 _EXAMPLES = {
     "network": "keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])",
@@ -181,4 +181,4 @@ def refuse_unknown(cls: type, unknown: Iterable[str]) -> None:
     left = list(unknown)
     known = [name for name in inspect.signature(cls).parameters if name not in left]
     for name in left:
-        check_name(f"argument of {cls.__name__}", name, known)
+        checked_name(f"argument of {cls.__name__}", name, known)

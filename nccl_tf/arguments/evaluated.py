@@ -8,7 +8,7 @@ ALL, NEW = "all", "new"
 _EVERY = re.compile(r"every:([1-9][0-9]{0,4})")
 
 
-def check_evaluate(value: str, tasks: int) -> str:
+def checked_evaluate(value: str, tasks: int) -> str:
     """Check a choice of evaluated tasks and return its shortest name.
 
     "all": all tasks so far and, for forward transfer, the next one. "new": the task itself, and
@@ -40,7 +40,7 @@ def tasks_to_evaluate(evaluate: str, after: int, tasks: int) -> range:
     """The numbers of the tasks that are evaluated after a task.
 
     Args:
-        evaluate: As for `check_evaluate`.
+        evaluate: As for `checked_evaluate`.
         after: Number of the task, from 0.
         tasks: Number of tasks.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from typing import Annotated, Any, get_args, get_origin
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 
 RUN, STREAM, NETWORK, MEMORY = "Method and seeds", "Stream of tasks", "Network", "Replay memory"
 RATE, METHOD, SPEED, OUTPUT = "Learning rate", "Methods", "Execution", "Input and output"
@@ -70,7 +70,7 @@ class Parameter:
         if value is None and self.default is None:
             return value
         if self.kind == "choice":
-            return check_name(f"--{self.name}", value, self.choices)
+            return checked_name(f"--{self.name}", value, self.choices)
         if self.kind in ("int", "float") and not self._is_in_range(value):
             shown = repr(value) if isinstance(value, str) else value
             raise UserError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 
 MOST_EXCUSES = 3
 """Items that a class may leave out by a reason in `cannot`."""
@@ -119,7 +119,7 @@ def run(
     Raises:
         UserError: There is no item of a name.
     """
-    names = tuple(check_name("item", name, tuple(table)) for name in asked or table)
+    names = tuple(checked_name("item", name, tuple(table)) for name in asked or table)
     verdicts, excused = [], 0
     for name in names:
         reason = excuses.get(name, "")

@@ -12,7 +12,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
-from nccl_tf.errors import UserError, check_name, check_seed, check_tensorboard
+from nccl_tf.errors import UserError, check_tensorboard, checked_name, checked_seed
 from nccl_tf.learner.checks import is_plain_sgd
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import ExampleLoss
@@ -70,12 +70,12 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
         log_dir: str | Path | None = None,
     ):
         super().__init__()
-        self.extent = check_name("diagnostics", extent, EXTENTS)
+        self.extent = checked_name("diagnostics", extent, EXTENTS)
         self._tasks = {task.task_id: task for task in tasks}
         if not self._tasks:
             raise UserError("received no tasks: pass the tasks of the stream, as nccl_tf.Task")
         self.subset = int(subset) if extent == "subset" else None
-        self.seed, self.smoothness = check_seed(seed), float(smoothness)
+        self.seed, self.smoothness = checked_seed(seed), float(smoothness)
         self._slots, self._batches = int(slots_per_class), (int(memory_batch_size), int(batch_size))
         if log_dir is not None:
             check_tensorboard("log_dir", "leave it out")

@@ -19,7 +19,7 @@ def add_row(table: dict[str, Any], row: Any, what: str) -> None:
     Raises:
         UserError: The name is taken, or is no lower-case identifier.
     """
-    check_identifier(row.name, f"a {what}'s name")
+    checked_identifier(row.name, f"a {what}'s name")
     if row.name in table:
         raise UserError(
             f"there is a {what} {row.name!r} already: register it under another name, and once only"
@@ -27,7 +27,7 @@ def add_row(table: dict[str, Any], row: Any, what: str) -> None:
     table[row.name] = row
 
 
-def check_identifier(name: str, what: str) -> str:
+def checked_identifier(name: str, what: str) -> str:
     """Return a name that may stand in a flag or a path.
 
     Raises:

@@ -14,7 +14,7 @@ from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
-from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
 from nccl_tf.learner.at_test import AtTest
@@ -161,8 +161,8 @@ class Core(keras.Model):
         self.network = network
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
-        self.seed = check_seed(seed)
-        check_name("mask", mask, MASKS)
+        self.seed = checked_seed(seed)
+        checked_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self._head = head
         if head is not None:
@@ -175,7 +175,7 @@ class Core(keras.Model):
         self._growing = growth.Growing(network)
         self.execution = Execution(self)
         self.progress = Progress(self)
-        self.storage = Storage(self, check_name("stores", stores, STORES))
+        self.storage = Storage(self, checked_name("stores", stores, STORES))
         self.class_weighing = ClassWeighing(self)
         self._known_classes: list[int] | None = None
         if known_classes is not None:

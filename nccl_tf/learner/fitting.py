@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from nccl_tf.errors import LearningFailedError, check_name
+from nccl_tf.errors import LearningFailedError, checked_name
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.checks import check_weights
 from nccl_tf.networks.inspection import has_convolutions
@@ -162,7 +162,7 @@ def callback_list(
         check: As for `FitChecks`.
         logs: What the bar shows, as `Learner.fit` takes it.
     """
-    check_name("logs", logs, LOGS)
+    checked_name("logs", logs, LOGS)
     bar = [ShortProgress()] if verbose != 0 and logs == "metrics" else []
     return [*listed(callbacks), FitChecks(begins_task, check), *bar]
 

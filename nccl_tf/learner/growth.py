@@ -82,7 +82,7 @@ class HeadGrowth:
         Raises:
             UserError: As for `Learner.add_classes`.
         """
-        head = self._check(count)
+        head = self._checked_head(count)
         if _is_part_of_another(self._learner.network):
             self._learner.warn_once(
                 "around",
@@ -157,7 +157,7 @@ class HeadGrowth:
             _infer_shapes(self._learner.network, head)
             raise
 
-    def _check(self, count: int) -> keras.layers.Dense:
+    def _checked_head(self, count: int) -> keras.layers.Dense:
         name = type(self._learner).__name__
         if not isinstance(count, (int, np.integer)) or count < 1:
             raise UserError(f"received {count!r} classes to add; expected a whole number from 1")

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.choices import MASKS
 from nccl_tf.batch import Batch, class_numbers
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.memories.task_classes import classes_of_tasks
 
 MASKED_LOGIT = -1e9
@@ -51,7 +51,7 @@ class HeadMasks:
                 "received no heads, expected the classes of each task: take stream.heads, or None "
                 "for a single head"
             )
-        self.mask = check_name("mask", mask, MASKS)
+        self.mask = checked_name("mask", mask, MASKS)
         self.table = np.zeros((len(self.classes), num_classes), bool)
         for task, head in enumerate(self.classes):
             if not head or min(head) < 0 or max(head) >= num_classes:

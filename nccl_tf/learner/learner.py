@@ -15,7 +15,7 @@ from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import restored
 from nccl_tf.arguments.choices import STORES
 from nccl_tf.batch import Batch, as_task_ids, class_numbers, split_inputs, take_rows
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner import (
     adapters,
     checks,
@@ -914,7 +914,7 @@ class Learner(Core):
             logits = network(images)
         ```
         """
-        check_name("which", which, WEIGHTS)
+        checked_name("which", which, WEIGHTS)
         self._check_not_behind()
         average = self.options.of(AverageWeights)
         if average is None and which == "averaged":

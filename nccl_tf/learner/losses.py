@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
 from nccl_tf.learner.judges import for_class_numbers
 from nccl_tf.learner.perplexity import Perplexity
@@ -324,7 +324,7 @@ class ExampleLoss:
     def _check_classes(self, classes: str | None, rank: int) -> None:
         if classes is None:
             return
-        check_name("form of classes", classes, ("numbers", "one_hot"))
+        checked_name("form of classes", classes, ("numbers", "one_hot"))
         if not self._is_own:
             raise UserError(
                 f"received classes={classes!r} with {self.name}, a loss of Keras, which says "

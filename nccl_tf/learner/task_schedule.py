@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import STEP_SCHEDULES
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 
 LEAST_RATE = 5e-5
 """The decay of the learning rate by tasks stops here."""
@@ -60,7 +60,7 @@ class TaskSchedule(keras.optimizers.schedules.LearningRateSchedule):
         milestones: Sequence[float] = (0.5, 0.75),
         factor: float = 0.1,
     ):
-        self.name = check_name("schedule", name, STEP_SCHEDULES)
+        self.name = checked_name("schedule", name, STEP_SCHEDULES)
         self.steps = [int(count) for count in steps]
         if not self.steps or min(self.steps) < 1:
             raise UserError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.extensions.registration import add_row
 
 Sizing = Literal["total", "per_class", "per_class_and_task"]
@@ -181,7 +181,7 @@ def get_memory(name: str) -> MemoryKind:
     Raises:
         UserError: No kind has that name; the message lists the names and suggests the nearest.
     """
-    return MEMORIES[check_name("kind of memory", name, MEMORIES)]
+    return MEMORIES[checked_name("kind of memory", name, MEMORIES)]
 
 
 def check_memory(learner: str, memory: Any, wanted: Any) -> None:

@@ -15,7 +15,7 @@ from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.class_weights import ClassWeights
-from nccl_tf.errors import UserError, check_seed
+from nccl_tf.errors import UserError, checked_seed
 from nccl_tf.machine import total_memory
 from nccl_tf.memories.columns import (
     Forms,
@@ -98,7 +98,7 @@ class Memory:
                 "name capacity in Python, --memory or --memory_per_class at the command"
             )
         self.capacity: Any = None if capacity is None else int(capacity)
-        self.seed = check_seed(seed)
+        self.seed = checked_seed(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         self._arguments.replace({"extras": extras}, self._extras_as_argument())
         self.variables: list[keras.Variable] = []

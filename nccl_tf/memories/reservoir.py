@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.choices import RESERVOIR_RULES
 from nccl_tf.batch import Batch
-from nccl_tf.errors import check_name
+from nccl_tf.errors import checked_name
 from nccl_tf.memories.memory import Memory, keep_last
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import read_rows, write_rows
@@ -59,7 +59,7 @@ class ReservoirMemory(Memory):
         seed: int = 0,
         **kwargs: Any,
     ):
-        self.rule = check_name("reservoir rule", rule, RESERVOIR_RULES)
+        self.rule = checked_name("reservoir rule", rule, RESERVOIR_RULES)
         self.exclude_current_task = bool(exclude_current_task)
         self.past: PastSlots | None = None
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.choices import RESERVOIR_RULES
-from nccl_tf.errors import UserError, check_at_least
+from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import Method, get_method
 
@@ -161,6 +161,6 @@ def _memory_of(method: Method, stream: "Stream", size: int, rule: str | None, se
             "er_reservoir"
         )
     cells = max(1, sum(map(len, stream.task_classes)))
-    capacity, slots = kind.shares(check_at_least("memory", size, 1), cells, f"memory={size}")
+    capacity, slots = kind.shares(checked_at_least("memory", size, 1), cells, f"memory={size}")
     rule = (rule or RESERVOIR_RULES[0]) if kind.has_rule else None
     return make_memory(method, stream, capacity=capacity, slots=slots, rule=rule, seed=seed)

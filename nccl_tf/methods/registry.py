@@ -7,8 +7,8 @@ from typing import Any
 from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.arguments.choices import STORES
 from nccl_tf.arguments.hyperparameters import Hyperparameter
-from nccl_tf.errors import UserError, check_name
-from nccl_tf.extensions.registration import add_row, check_identifier
+from nccl_tf.errors import UserError, checked_name
+from nccl_tf.extensions.registration import add_row, checked_identifier
 from nccl_tf.memories.kinds import get_memory, import_class
 from nccl_tf.methods.refusals import REFUSALS
 
@@ -781,7 +781,7 @@ def register_method(method: Method) -> None:
         get_memory(method.memory)
     kinds = {row.name: row.kind for other in METHODS.values() for row in other.hyperparameters}
     for row in method.hyperparameters:
-        check_identifier(row.name, f"the name of a hyperparameter of {method.name}")
+        checked_identifier(row.name, f"the name of a hyperparameter of {method.name}")
         if kinds.get(row.name, row.kind) != row.kind:
             raise UserError(
                 f"{method.name} has a hyperparameter {row.name!r} of the kind {row.kind!r}, and "
@@ -802,4 +802,4 @@ def get_method(name: str) -> Method:
             f"received the method {name!r}, which is the title of one: its name is "
             f"{titles[str(name).lower()]!r}"
         )
-    return METHODS[check_name("method", name, METHODS)]
+    return METHODS[checked_name("method", name, METHODS)]

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import AUGMENTATIONS
-from nccl_tf.errors import UserError, check_name, check_seed
+from nccl_tf.errors import UserError, checked_name, checked_seed
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -85,9 +85,9 @@ def augment_images(
             f"received augment={tuple(augment)} for inputs of shape {tuple(images.shape[1:])}, "
             "expected images such as (32, 32, 3): leave augment out"
         )
-    seeds = _generate_seeds([check_seed(seed), _AUGMENT_KEY])
+    seeds = _generate_seeds([checked_seed(seed), _AUGMENT_KEY])
     for name in augment:
-        check_name("augment", name, AUGMENTATIONS)
+        checked_name("augment", name, AUGMENTATIONS)
         if name == "flip":
             layer = keras.layers.RandomFlip(
                 "horizontal", seed=next(seeds), dtype="float32", name="flip"
@@ -152,7 +152,7 @@ class CountedDropout(keras.layers.Layer):
     def __init__(self, rate: float, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = float(rate)
-        self.seed = check_seed(seed)
+        self.seed = checked_seed(seed)
         self.enabled = True
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int64", initializer="zeros", trainable=False,
@@ -217,7 +217,7 @@ def initializer_seeds(seed: int) -> Iterator[int]:
     Two Keras initializers with the same seed and shape draw the same values, and an initializer
     without a seed depends on the global state.
     """
-    return _generate_seeds(check_seed(seed))
+    return _generate_seeds(checked_seed(seed))
 
 
 def dropout_seeds(seed: int) -> Iterator[int]:

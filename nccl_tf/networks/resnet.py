@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from nccl_tf.arguments.choices import CONV_INITS
-from nccl_tf.errors import check_name
+from nccl_tf.errors import checked_name
 from nccl_tf.networks.layers import (
     CountedDropout,
     augment_images,
@@ -150,7 +150,7 @@ class _Builder:
     """
 
     def __init__(self, conv_init: str, dropout: float, seed: int, as_pytorch: bool = False) -> None:
-        check_name("conv_init", conv_init, CONV_INITS)
+        checked_name("conv_init", conv_init, CONV_INITS)
         self._conv_init = conv_init
         self._as_pytorch = as_pytorch
         self._dropout = dropout

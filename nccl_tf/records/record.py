@@ -200,7 +200,7 @@ class Record:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Record":
-        """The record of what a file holds, each entry of its kind (`check_record`)."""
+        """The record of what a file holds, each entry of its kind (`checked_record`)."""
         given = {name: content[name] for name in ENTRIES if name in content}
         return cls(
             **given | {"settings": Settings.from_json(content["settings"])},
@@ -251,7 +251,7 @@ def read_record(path: Path) -> Record:
         data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}): {_ADVICE}") from error
-    return check_record(parse_json(data, str(path)), str(path))
+    return checked_record(parse_json(data, str(path)), str(path))
 
 
 def read_result(folder: Path, settings: Settings, seed: int) -> Record:
@@ -294,7 +294,7 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
     return value
 
 
-def check_record(content: Any, place: str, advice: str = _ADVICE) -> Record:
+def checked_record(content: Any, place: str, advice: str = _ADVICE) -> Record:
     """The record of a JSON value, which is of the schema and does not contradict itself.
 
     Args:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
-from nccl_tf.records.record import MAX_BYTES, Record, check_record, parse_json
+from nccl_tf.records.record import MAX_BYTES, Record, checked_record, parse_json
 from nccl_tf.regular_files import read_regular
 
 SUFFIX = ".jsonl"
@@ -121,7 +121,9 @@ def publish(
 
 def _read_line(row: bytes, place: str) -> Line:
     try:
-        return Line(place, check_record(parse_json(row, place, _READ_ADVICE), place, _READ_ADVICE))
+        return Line(
+            place, checked_record(parse_json(row, place, _READ_ADVICE), place, _READ_ADVICE)
+        )
     except UserError as error:
         return Line(place, None, str(error))
 

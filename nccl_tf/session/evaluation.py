@@ -22,7 +22,7 @@ class Evaluation:
         learner: A learner.
         tasks: The tasks of the stream.
         score: The value of a task, where the matrix holds another metric than accuracy.
-        evaluate: Which tasks are evaluated after each task, as `check_evaluate` returns it.
+        evaluate: Which tasks are evaluated after each task, as `checked_evaluate` returns it.
         keeps_confusions: Whether `confusions` are kept, where the matrix holds accuracies.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from nccl_tf.arguments.evaluated import ALL, check_evaluate
+from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.hints import HEADS
 from nccl_tf.learner.learner import Learner
@@ -144,7 +144,7 @@ def learn(
     score = None if is_accuracy else TaskMetric(model, metric, mode)
     if score is not None:
         score.check(tasks[0])
-    evaluate = check_evaluate(evaluate, len(tasks))
+    evaluate = checked_evaluate(evaluate, len(tasks))
     if joint and evaluate != ALL:
         raise UserError(
             f"received evaluate={evaluate} with joint=True: all tasks are learned, and evaluated, "

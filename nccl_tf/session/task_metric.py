@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner.judges import try_out
 from nccl_tf.learner.losses import in_the_form_of
 from nccl_tf.learner.prepared import prepared
@@ -121,7 +121,7 @@ def _metric(metric: Any) -> keras.metrics.Metric:
 
 
 def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:
-    check_name("mode", mode, MODES)
+    checked_name("mode", mode, MODES)
     if mode != "auto":
         return mode == "max"
     direction = getattr(metric, "_direction", None)

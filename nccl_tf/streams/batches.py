@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.errors import check_at_least
+from nccl_tf.errors import checked_at_least
 from nccl_tf.streams.arrays import Examples
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _AT_ONCE = 200
 
 
-def check_batch_size(batch_size: int) -> int:
+def checked_batch_size(batch_size: int) -> int:
     """Return `batch_size` if it is an integer >= 1.
 
     Raises:
         UserError: It is not.
     """
-    return check_at_least("batch_size", batch_size, 1)
+    return checked_at_least("batch_size", batch_size, 1)
 
 
 def count_steps(examples: int, batch_size: int, passes: int) -> int:
@@ -30,8 +30,8 @@ def count_steps(examples: int, batch_size: int, passes: int) -> int:
     Raises:
         UserError: The batch size or the number of passes is below 1.
     """
-    passes = check_at_least("passes", passes, 1)
-    return passes * -(-examples // check_batch_size(batch_size))
+    passes = checked_at_least("passes", passes, 1)
+    return passes * -(-examples // checked_batch_size(batch_size))
 
 
 def pad_order(order: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +82,7 @@ def make_batches(
     """
     import tensorflow as tf
 
-    batch_size = check_batch_size(batch_size)
+    batch_size = checked_batch_size(batch_size)
     indices, weights = zip(*(pad_order(order, batch_size) for order in orders), strict=True)
     all_rows = (np.concatenate(indices)[skip:], np.concatenate(weights)[skip:])
     # On the host, where the pipeline runs; an accelerator's memory is for the network.

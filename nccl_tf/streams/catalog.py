@@ -7,7 +7,7 @@ from typing import Any
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS
 from nccl_tf.arguments.names import plain_name
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.extensions.registration import add_row
 
 NO_CLASSES = "its targets are numbers to predict, and the command trains classifiers"
@@ -192,10 +192,10 @@ def register_stream(row: StreamRow) -> None:
         ...     nccl_tf.StreamRow(name="split_mine", kind="split", num_tasks=5, source=source)
         ... )
     """
-    check_name(f"kind of the stream {row.name}", row.kind, STREAM_KINDS)
+    checked_name(f"kind of the stream {row.name}", row.kind, STREAM_KINDS)
     for head in row.heads:
-        check_name(f"head of the stream {row.name}", head, HEADS)
-    check_name(f"default head of the stream {row.name}", row.default_head, row.heads)
+        checked_name(f"head of the stream {row.name}", head, HEADS)
+    checked_name(f"default head of the stream {row.name}", row.default_head, row.heads)
     if bool(row.source) == (row.make is not None):
         raise UserError(
             f"the stream {row.name} has {'both' if row.source else 'neither'} source and make: "
@@ -220,4 +220,4 @@ def get_dataset(name: str) -> StreamRow:
     Raises:
         UserError: Unknown name; the message suggests the nearest name and lists all.
     """
-    return DATASETS[check_name("dataset", name, DATASETS)]
+    return DATASETS[checked_name("dataset", name, DATASETS)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
-from nccl_tf.errors import UserError, check_name, one_line
+from nccl_tf.errors import UserError, checked_name, one_line
 from nccl_tf.received import (
     DATASET,
     SEQUENCE,
@@ -94,7 +94,7 @@ def stream_from_datasets(
     stream = nccl_tf.stream_from_datasets([(first, first), (second, second)], head="multi")
     ```
     """
-    check_name("head", head, HEADS)
+    checked_name("head", head, HEADS)
     if isinstance(pairs, (str, dict)) or not isinstance(pairs, Sequence) or not len(pairs):
         raise UserError(
             f"received {type(pairs).__name__} as pairs: expected a list of the training and the "

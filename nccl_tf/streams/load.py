@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
-from nccl_tf.errors import UserError, check_at_least, check_name
+from nccl_tf.errors import UserError, checked_at_least, checked_name
 from nccl_tf.streams.arrays import (
     ExampleSet,
     PixelScaling,
@@ -121,7 +121,7 @@ def load_stream(
         images, labels = task.test
     ```
     """
-    check_name("tasks", tasks, TASKS)
+    checked_name("tasks", tasks, TASKS)
     if is_text(name):
         _refuse_beside_text(
             name, head=head, num_tasks=num_tasks, tuning_tasks=tuning_tasks, angles=angles,
@@ -172,7 +172,7 @@ def named_row(name: str, found: Description, kind: str | None, num_tasks: int | 
         UserError: The kind is unknown or has no meaning for the data, or the number of tasks is
             missing.
     """
-    kind = check_name("kind", kind or ("domain" if found.domains else "split"), STREAM_KINDS)
+    kind = checked_name("kind", kind or ("domain" if found.domains else "split"), STREAM_KINDS)
     if kind == "domain" and not found.domains:
         raise UserError(
             f'{name} has no domains for kind="domain": name their column of a CSV file with '
@@ -316,7 +316,7 @@ def stream_from_arrays(
     ```
     """
     kind = kind or ("split" if domains is None else "domain")
-    check_name("kind", kind, STREAM_KINDS)
+    checked_name("kind", kind, STREAM_KINDS)
     if domains is not None and kind != "domain":
         raise UserError(f'received domains and kind={kind!r}: expected kind="domain", or no kind')
     is_column = isinstance(domains, (int, numbers.Integral, str))
@@ -337,7 +337,7 @@ def stream_from_arrays(
     if kind == "domain":
         if num_tasks is None and data.domains is not None:
             num_tasks = len(np.unique(data.domains[0]))
-        data = in_windows(data, check_at_least("num_tasks", num_tasks or 1, 1))
+        data = in_windows(data, checked_at_least("num_tasks", num_tasks or 1, 1))
     if test_fraction is not None:
         data = hold_out_examples(data, test_fraction, seed, OWN_TEST)
         data = _rescaled(data) if pixels is None else data

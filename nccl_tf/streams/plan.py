@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from nccl_tf.arguments.choices import ANGLES, HEADS
-from nccl_tf.errors import UserError, check_at_least, check_name
+from nccl_tf.errors import UserError, checked_at_least, checked_name
 from nccl_tf.streams.catalog import StreamRow
 
 
@@ -59,14 +59,14 @@ def plan_stream(
             stream; a number of tasks that does not divide the classes of a split stream; tuning
             tasks outside 0..num_tasks-1; a count below 1.
     """
-    head = check_name("head", row.default_head if head is None else head, HEADS)
+    head = checked_name("head", row.default_head if head is None else head, HEADS)
     if head not in row.heads:
         raise UserError(
             f"head 'multi' does not fit {row.name}: every task of a {row.kind} stream has all "
             f"{row.num_classes} classes; use the single head"
         )
     num_tasks = row.num_tasks if num_tasks is None else num_tasks
-    num_tasks = check_at_least("num_tasks", num_tasks, 1)
+    num_tasks = checked_at_least("num_tasks", num_tasks, 1)
     if row.kind == "split" and row.num_classes % num_tasks:
         divisors = [n for n in range(1, row.num_classes + 1) if row.num_classes % n == 0]
         raise UserError(
@@ -74,7 +74,7 @@ def plan_stream(
             f"{row.name!r}: choose one of {', '.join(map(str, divisors))}"
         )
     tuning_tasks = row.tuning_tasks if tuning_tasks is None else tuning_tasks
-    tuning_tasks = check_at_least("tuning_tasks", tuning_tasks, 0)
+    tuning_tasks = checked_at_least("tuning_tasks", tuning_tasks, 0)
     if tuning_tasks >= num_tasks:
         raise UserError(
             f"tuning_tasks={tuning_tasks} leaves no task of num_tasks={num_tasks} to evaluate: "
@@ -82,17 +82,17 @@ def plan_stream(
         )
     evaluated = num_tasks - tuning_tasks
     if max_tasks is not None:
-        max_tasks = check_at_least("max_tasks", max_tasks, 1)
+        max_tasks = checked_at_least("max_tasks", max_tasks, 1)
     if examples_per_task is None:
         examples_per_task = row.examples_per_task
     else:
-        examples_per_task = check_at_least("examples_per_task", examples_per_task, 1)
+        examples_per_task = checked_at_least("examples_per_task", examples_per_task, 1)
     if angles is not None and row.kind != "rotated":
         raise UserError(
             f"received angles={angles!r} for {row.name}, a {row.kind} stream: only the images of a "
             "rotated stream are turned; leave it out"
         )
-    angles = check_name("angles", angles or ANGLES[0], ANGLES)
+    angles = checked_name("angles", angles or ANGLES[0], ANGLES)
     per_task = row.num_classes // num_tasks if row.kind == "split" else row.num_classes
     run_tasks = evaluated if max_tasks is None else min(max_tasks, evaluated)
     return StreamPlan(head, num_tasks, tuning_tasks, run_tasks, per_task, examples_per_task, angles)

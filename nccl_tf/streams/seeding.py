@@ -6,7 +6,7 @@ affect each other: a seed gives the same stream for every method, batch size and
 
 import numpy as np
 
-from nccl_tf.errors import check_at_least
+from nccl_tf.errors import checked_at_least
 
 (
     CLASS_ORDER,
@@ -39,6 +39,6 @@ def generator(seed: int, purpose: int, *key: int) -> np.random.Generator:
     Raises:
         UserError: The seed is not an integer >= 0.
     """
-    seed = check_at_least("seed", seed, 0)
+    seed = checked_at_least("seed", seed, 0)
     sequence = np.random.SeedSequence(seed, spawn_key=(purpose, *key))
     return np.random.Generator(np.random.PCG64(sequence))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.errors import UserError, check_at_least
+from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, PixelScaling, dtype_name, each_input
 from nccl_tf.streams.catalog import short_name
@@ -48,10 +48,10 @@ def text_stream(
         UserError: There are no corpora, one cannot be read or is too short, or a number is below 1.
     """
     folder = Path(name.partition(":")[2])
-    length = check_at_least("length", LENGTH if length is None else length, 1)
+    length = checked_at_least("length", LENGTH if length is None else length, 1)
     limits = [n for n in (examples_per_task,) if n is not None]
     for limit in limits:
-        check_at_least("examples_per_task", limit, 1)
+        checked_at_least("examples_per_task", limit, 1)
     corpora = [path for path in list_visible(folder) if path.is_dir()]
     if not corpora:
         raise UserError(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_tf.arguments.evaluated import check_evaluate, tasks_to_evaluate
+from nccl_tf.arguments.evaluated import checked_evaluate, tasks_to_evaluate
 from nccl_tf.errors import UserError
 
 CHOICES = st.one_of(st.sampled_from(["all", "new"]), st.integers(1, 30).map("every:{}".format))
@@ -30,9 +30,9 @@ def test_the_diagonal_and_the_last_row_are_always_there(evaluate, tasks):
 
 @given(CHOICES, st.integers(1, 25))
 def test_the_shortest_name_means_the_same(evaluate, tasks):
-    short = check_evaluate(evaluate, tasks)
+    short = checked_evaluate(evaluate, tasks)
     assert cells(short, tasks) == cells(evaluate, tasks)
-    assert check_evaluate(short, tasks) == short
+    assert checked_evaluate(short, tasks) == short
     if cells(short, tasks) == cells("all", tasks):
         assert short == "all"
 
@@ -40,4 +40,4 @@ def test_the_shortest_name_means_the_same(evaluate, tasks):
 @pytest.mark.parametrize("value", ["", "every", "every:0", "every:-1", "every:2.5", "All", "new "])
 def test_another_value_is_refused(value):
     with pytest.raises(UserError, match=f"received evaluate={value}: expected all, new, or every"):
-        check_evaluate(value, 5)
+        checked_evaluate(value, 5)

@@ -89,3 +89,25 @@ def test_no_method_reads_the_table_that_names_it():
     graph = imports(ROOT / "methods")
     table = "nccl_tf.methods.registry"
     assert {name for name in graph if table in graph[name]} == {"nccl_tf.methods.create"}
+
+
+RETURN_REPORTS = {"check_learner", "check_memory"}
+
+
+def returns_something(function):
+    found = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+    return any(value is not None for value in found)
+
+
+def test_what_checks_raises_and_what_is_checked_returns():
+    functions = [
+        node
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    raising = [each for each in functions if each.name.lstrip("_").startswith("check_")]
+    returning = [each for each in functions if each.name.lstrip("_").startswith("checked_")]
+    assert len(raising) > 50 and len(returning) > 5
+    assert {each.name for each in raising if returns_something(each)} <= RETURN_REPORTS
+    assert [each.name for each in returning if not returns_something(each)] == []

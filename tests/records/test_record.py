@@ -65,12 +65,12 @@ def test_a_run_with_an_average_has_both_matrices(tmp_path):
 def test_a_record_that_contradicts_its_averaged_matrix_is_refused(change, said):
     record = sample.entries(average_weights=0.9)
     with pytest.raises(UserError, match=said):
-        records.check_record({**record, **change}, "here")
+        records.checked_record({**record, **change}, "here")
     without = {name: value for name, value in record.items() if name != AVERAGED}
     with pytest.raises(UserError, match="without average_weights in the settings"):
-        records.check_record(without, "here")
+        records.checked_record(without, "here")
     with pytest.raises(UserError, match="without average_weights in the settings"):
-        records.check_record({**sample.entries(), AVERAGED: record[AVERAGED]}, "here")
+        records.checked_record({**sample.entries(), AVERAGED: record[AVERAGED]}, "here")
 
 
 def test_written_and_read_is_the_same(tmp_path):
@@ -163,7 +163,7 @@ def test_broken_records(tmp_path, change, said):
 )
 def test_values_are_checked_as_deeply_as_they_are_used(change):
     with pytest.raises(UserError, match="expected"):
-        records.check_record(changed(**change), "here")
+        records.checked_record(changed(**change), "here")
 
 
 def test_unusual_settings_of_keras_are_read_again(tmp_path):
@@ -182,10 +182,10 @@ def test_numbers_that_no_file_may_hold_are_refused(tmp_path):
 def test_metrics_may_differ_by_their_rounding():
     record = sample.entries()
     record["average_accuracy"] += 1e-15
-    assert records.check_record(record, "here").as_json() == record
+    assert records.checked_record(record, "here").as_json() == record
     record["average_accuracy"] += 1e-9
     with pytest.raises(UserError, match="the matrix gives"):
-        records.check_record(record, "here")
+        records.checked_record(record, "here")
 
 
 def test_the_record_of_another_run_is_not_taken(tmp_path):
@@ -246,4 +246,4 @@ def test_what_older_records_lack_may_be_there(change):
     older = {k: v for k, v in sample.entries().items() if k not in OF_LATER_RECORDS}
     for record in (older, {**older, **change}):
         validator.validate(record)
-        assert records.check_record(record, "here").as_json() == record
+        assert records.checked_record(record, "here").as_json() == record

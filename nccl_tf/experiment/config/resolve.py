@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES, STORES
-from nccl_tf.arguments.evaluated import ALL, check_evaluate
+from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
     REPLAY_LABELS,
@@ -20,7 +20,7 @@ from nccl_tf.arguments.hyperparameters import (
 )
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
-from nccl_tf.errors import UnusedFlagError, UserError, check_name
+from nccl_tf.errors import UnusedFlagError, UserError, checked_name
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS, Method, get_method
 from nccl_tf.quiet_start import quiet_start
@@ -399,7 +399,7 @@ def _network(
             f"--network={network}: {method.name} trains {', '.join(method.networks)}; leave it out "
             "or take one of these",
         )
-    check_name("network", network, method.networks)
+    checked_name("network", network, method.networks)
     hidden = conv_init = mask = None
     if network == "mlp":
         hidden = tuple(SETTINGS["hidden"].value(flag_values))
@@ -501,7 +501,7 @@ def _augment(
     if not names:
         return None
     for name in names:
-        check_name("--augment", name, AUGMENTATIONS)
+        checked_name("--augment", name, AUGMENTATIONS)
     _refuse_option("augment", ",".join(names), method)
     if dataset.kind == "permuted":
         raise UserError(
@@ -546,7 +546,7 @@ def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str
         why = f"{method.name} learns all tasks at once and evaluates them when it is done"
         _refuse(flag_values, "evaluate", why)
     given = flag_values.get("evaluate")
-    evaluate = None if given is None else check_evaluate(given, tasks)
+    evaluate = None if given is None else checked_evaluate(given, tasks)
     return None if evaluate == ALL else evaluate
 
 

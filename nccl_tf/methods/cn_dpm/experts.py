@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.methods.cn_dpm.conv_parts import ConvClassifier, ConvVae
 from nccl_tf.methods.cn_dpm.mlp_parts import MlpClassifier, MlpVae
 from nccl_tf.methods.cn_dpm.parts import Part, PartOutput
@@ -72,7 +72,7 @@ class Experts(keras.layers.Layer):
     ):
         # No autocast under any dtype policy: densities of thousands of nats need full precision.
         super().__init__(autocast=False, **kwargs)
-        check_name("kind of expert", kind, _PARTS)
+        checked_name("kind of expert", kind, _PARTS)
         if max_experts < 1 or samples < 1:
             raise UserError(
                 f"received max_experts={max_experts} and samples={samples}: expected 1 or more"

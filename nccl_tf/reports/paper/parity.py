@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.errors import UserError, check_name
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.records.record import Record
 from nccl_tf.reports.paper.published import Published, published, tables
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
@@ -116,7 +116,7 @@ def select_cells(
         UserError: No such table, or it has no such cell.
     """
     if table is not None:
-        check_name("table", table, (*tables(), *RIVAL_TABLES))
+        checked_name("table", table, (*tables(), *RIVAL_TABLES))
     cells = [
         cell
         for cell in (*published(), *rivals())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.errors import check_name
+from nccl_tf.errors import checked_name
 from nccl_tf.streams.arrays import ExampleSet, PixelScaling, set_from_arrays
 
 # Mean and standard deviation of ImageNet's RGB training pixels in [0, 1], as in all model zoos.
@@ -35,7 +35,7 @@ def load_examples(
     """
     if callable(source):
         return set_from_arrays(*source(data_dir=data_dir, manual_dir=manual_dir))
-    return SOURCES[check_name("source of examples", source, SOURCES)](data_dir, manual_dir)
+    return SOURCES[checked_name("source of examples", source, SOURCES)](data_dir, manual_dir)
 
 
 def _digits(data_dir: Folder, manual_dir: Folder) -> ExampleSet:

@@ -127,7 +127,7 @@ def _decoded(path: Path, image: Any, data: bytes) -> Any:
         raise OSError("no image") from error
 
 
-def check_taken(
+def checked_taken(
     title: str, root: Path, parts: Sequence[Path], taken: Collection[Path]
 ) -> str | None:
     """Check that a reader of a folder leaves no image out, and no file where images should be.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular
-from nccl_tf.streams.sources.image_files import SUFFIXES, check_taken, list_visible
+from nccl_tf.streams.sources.image_files import SUFFIXES, checked_taken, list_visible
 
 TEST_NAMES = ("test", "val", "validation")
 """Folders, and splits of TFDS, with test examples; the first that is there is taken."""
@@ -145,7 +145,7 @@ def _folder_members(folder: Path) -> Members:
         )
     lists = [folder / "val" / _ANNOTATIONS] if annotated and test else []
     members = Members(train, test, tuple(sorted({*train, *test})), lists)
-    left_out = check_taken(f"folder:{folder}", folder, parts, [*members.images, *lists])
+    left_out = checked_taken(f"folder:{folder}", folder, parts, [*members.images, *lists])
     return members._replace(left_out=left_out)
 
 

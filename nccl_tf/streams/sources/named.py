@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nccl_tf.errors import UserError, check_at_least
+from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.machine import total_memory
 from nccl_tf.received import text_array
 from nccl_tf.regular_files import open_regular
@@ -120,7 +120,7 @@ def read_named(
     """
     scheme, _, rest = name.partition(":")
     if reading.image_size is not None:
-        check_at_least("image_size", reading.image_size, 1)
+        checked_at_least("image_size", reading.image_size, 1)
     if scheme == "tfds":
         return _read_tfds(rest, reading, data_dir)
     path = Path(rest).expanduser()

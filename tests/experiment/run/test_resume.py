@@ -19,7 +19,7 @@ from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.checkpoints import variables_to_arrays
 from nccl_tf.records.options import Options
-from nccl_tf.records.record import check_record
+from nccl_tf.records.record import checked_record
 from tests.tiny import renewed, scalars
 
 GIVEN = {"dataset": "split_digits", "head": "single", "max_tasks": 3, "hidden": (16,)}
@@ -98,7 +98,7 @@ def test_a_stopped_run_ends_as_a_whole_one(tmp_path):
         whole = assert_stops_change_nothing(tmp_path, "nccl_reservoir", STOPS, USUAL)
     assert (whole["steps"], whole["learning_rates"]) == (16, [0.01] * 2)
     assert whole["averaged_accuracy_matrix"]
-    check_record(whole, "here")
+    checked_record(whole, "here")
 
 
 @pytest.mark.nightly

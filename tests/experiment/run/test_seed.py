@@ -14,7 +14,7 @@ from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options, resolve_options
 from nccl_tf.records.provenance import package_source
-from nccl_tf.records.record import check_record
+from nccl_tf.records.record import checked_record
 from nccl_tf.records.settings import run_folder
 from nccl_tf.streams import load_stream
 
@@ -54,7 +54,7 @@ def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
     record = run_seed(settings, options, 0, tmp_path, InterruptRequest())
     assert (record.dataset, record.evaluated_tasks) == ("csv:sick.csv", 3)
     assert str(tmp_path) not in json.dumps(record.as_json())
-    check_record(record.as_json(), "here")
+    checked_record(record.as_json(), "here")
     run_folder(settings, str(tmp_path), 0).mkdir(parents=True)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.sources.csv_files import read_table
-from nccl_tf.streams.sources.image_files import check_taken, list_visible, read_image
+from nccl_tf.streams.sources.image_files import checked_taken, list_visible, read_image
 from nccl_tf.streams.sources.image_folders import class_images
 from nccl_tf.streams.sources.mini_imagenet.source import LAYOUTS, SIDE, Source, split_train_test
 
@@ -32,7 +32,7 @@ def read_folder(folder: Path) -> Source:
     roots = [folder / "images"] if lists else roots
     parts = [_listed(path) for path in lists] or [_by_class(root) for root in roots]
     taken = [file for part in parts for files in part.values() for file in files]
-    if left_out := check_taken(f"mini-ImageNet in {folder}", folder, roots, [*taken, *lists]):
+    if left_out := checked_taken(f"mini-ImageNet in {folder}", folder, roots, [*taken, *lists]):
         _LOGGER.warning("%s", left_out)
     members: Members = {}
     for part in parts:
