@@ -4,6 +4,7 @@ python -m studies.comparison [--check] [--figures] [--run_missing --workers=2 ..
 """
 
 import argparse
+import json
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,11 +12,11 @@ from typing import Any
 
 from docs.make.generated_files import print_file_status, put_between_marks, put_text
 from nccl_tf.methods.registry import METHODS, get_method
-from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
+from nccl_tf.reports.costs import BYTES, EXAMPLES, cost_cells
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, numbered_style, paper_style, save
-from nccl_tf.reports.records import by_settings
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
 from studies.comparison import which_method
+from studies.comparison.step_costs import FILE
 from studies.study import ROOT, Record, Result, Study, main
 
 STUDY = Study(ROOT / "studies" / "comparison", (ROOT / "results",))
@@ -26,8 +27,9 @@ _ABOUT = (
     "`studies/comparison/plan.toml` is the plan and `chosen.toml` the result of tuning. `python -m "
     "studies.comparison --run_missing` makes missing runs, `python -m studies.comparison` writes "
     "this page from the records. Figures are means ± standard deviations over the seeds. Bytes "
-    "stored and examples passed are explained with [a run's files](outputs.md#costs); the time of "
-    "a step stands on [which method](which_method.md)."
+    "stored and examples passed are explained with [a run's files](outputs.md#costs). The time of "
+    "a step is processor time over fine-tuning's, measured side by side with a small dense network "
+    "(`python -m studies.comparison.step_costs`)."
 )
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
@@ -46,9 +48,9 @@ def page(study: Study, records: Sequence[Record]) -> str:
         _memory_table(results, records),
         "Joint training learns all tasks at once, in one pass: an upper bound.",
     ]
-    ratios = times_over_finetuning(by_settings(records))
+    times = json.loads(FILE.read_text())
     for title, rows in results.items():
-        parts += _section(title, rows, ratios)
+        parts += _section(title, rows, times)
     parts += ["## Protocol", study.plan["text"], textwrap.fill(_ABOUT, 100)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -58,16 +60,14 @@ def picture_name(setting: Mapping[str, Any]) -> str:
     return f"comparison_{setting['name']}.png"
 
 
-def _section(title: str, results: Sequence[Result], ratios: Mapping[str, float]) -> Iterator[str]:
+def _section(title: str, results: Sequence[Result], times: Mapping[str, float]) -> Iterator[str]:
     setting = results[0].cell.setting
     yield f"## {title}"
     yield " ".join(f"`--{name}={value}`" for name, value in setting["flags"].items())
     yield f"![{_describe(results)}](images/{picture_name(setting)})"
-    rows = [_row(result, ratios) for result in results]
-    costs = COSTS if any(row[-1] != "-" for row in rows) else COSTS[:-1]
-    numbers = (*_NUMBERS, *costs)
-    names = ("system", "tuned", *numbers)
-    yield markdown_table(names, [row[: len(names)] for row in rows], numbers)
+    rows = [_row(result, times) for result in results]
+    numbers = (*_NUMBERS, BYTES, EXAMPLES, "time of a step")
+    yield markdown_table(("system", "tuned", *numbers), rows, numbers)
     for result in results:
         cell = result.cell
         averaging = get_method(cell.system["flags"]["method"]).option_refusal("average_weights")
@@ -77,7 +77,7 @@ def _section(title: str, results: Sequence[Result], ratios: Mapping[str, float])
             yield f"{cell.title} has no averaged weights: it {averaging}."
 
 
-def _row(result: Result, ratios: Mapping[str, float]) -> list[str]:
+def _row(result: Result, times: Mapping[str, float]) -> list[str]:
     kinds = ("", "averaged_") if result.averaged else ("",)
     cells = [
         mean_std(result.records, f"{kind}{name}", scale, digits) if result.records else "-"
@@ -90,7 +90,10 @@ def _row(result: Result, ratios: Mapping[str, float]) -> list[str]:
     if tuned:
         tuned += f" (of {math.prod(map(len, cell.grid.values()))} points)"
     dashes = ["-"] * (4 - len(cells))
-    costs = cost_cells(result.records, ratios) if result.records else ["-"] * len(COSTS)
+    costs = ["-"] * 3
+    if result.records:
+        *kept, _ = cost_cells(result.records, {})
+        costs = [*kept, or_dash(times.get(cell.system["flags"]["method"]))]
     return [cell.title, tuned or "-", *cells, *dashes, "-" if cell.refusal() else seeds, *costs]
 
 
