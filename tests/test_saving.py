@@ -217,6 +217,6 @@ def test_a_run_imports_its_own_method_alone():
         check=True, capture_output=True, text=True,
     ).stdout.split()  # fmt: skip
     assert {name for name in printed if name.startswith("nccl_tf.methods.")} == {
-        "nccl_tf.methods.create", "nccl_tf.methods.registry", "nccl_tf.methods.er",
-        "nccl_tf.methods.nccl",
+        "nccl_tf.methods.create", "nccl_tf.methods.registry", "nccl_tf.methods.refusals",
+        "nccl_tf.methods.er", "nccl_tf.methods.nccl",
     }  # fmt: skip
