@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, rows_with_nan, split_inputs
+from nccl_tf.learner.data import FitData
 
 
 class AtTest:
@@ -52,6 +53,14 @@ class AtTest:
         counted = (found.labels > 0) & (found.weights != 0)
         self.count_nan(tf.math.count_nonzero(counted))
         return outputs
+
+    def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
+        """As `Learner.accuracy`, but counts of examples: int64 [classes, classes + 1].
+
+        It is on its device. Rows are right classes and columns predicted ones; the last column has
+        examples with NaN.
+        """
+        return self._learner._confusion(FitData.of_arrays(x, y), task_id)
 
     def count_nan(self, count: tf.Tensor) -> None:
         """Count examples with NaN. Graph code."""

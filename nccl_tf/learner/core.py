@@ -609,6 +609,11 @@ class Core(keras.Model):
         count = min(len(table), len(heads))
         return table[:count] & heads[:count]
 
+    @property
+    def skipped(self) -> keras.Variable:
+        """int64 scalar: steps skipped so far, which had no finite loss and gradient."""
+        return self.progress.skipped
+
     # ---- for methods -----------------------------------------------------------------------------
 
     def state(

@@ -217,7 +217,7 @@ class FitChecks(keras.callbacks.Callback):
                 "skipped",
                 f"{skipped} step{'s' * (skipped != 1)} of this fit had no finite loss and gradient "
                 "and changed nothing: look for NaN and infinity in the inputs, or take a lower "
-                "rate; model.progress.skipped counts them",
+                "rate; model.skipped counts them",
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

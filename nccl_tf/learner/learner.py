@@ -785,13 +785,6 @@ class Learner(Core):
         self.at_test.tell()
         return correct / len(data.y)
 
-    def confusion(self, x: Any, y: Any, task_id: int | None = None) -> tf.Tensor:
-        """As `accuracy`, but counts of examples: int64 [classes, classes + 1] on its device.
-
-        Rows are right classes and columns predicted ones; the last column has examples with NaN.
-        """
-        return self._confusion(FitData.of_arrays(x, y), task_id)
-
     def _confusion(self, data: FitData, task_id: int | None) -> tf.Tensor:
         if not self.example_loss.has_classes:
             raise UserError(

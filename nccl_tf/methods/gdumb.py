@@ -158,7 +158,7 @@ class GDumb(Learner):
                 "skipped",
                 f"{skipped} step{'s' * (skipped != 1)} on the memory had no finite loss and "
                 "gradient and changed nothing: look for NaN and infinity in the inputs, or take a "
-                "lower rate; model.progress.skipped counts them",
+                "lower rate; model.skipped counts them",
             )
 
     def learn(self, batch: Batch) -> Step:

@@ -137,7 +137,7 @@ class Evaluation:
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                self._counts.append(self._learner.confusion(images, labels, task.task_id))
+                self._counts.append(self._learner.at_test.confusion(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
