@@ -15,9 +15,10 @@ from nccl_tf.arguments.choices import (
     STREAM_MASKS,
 )
 from nccl_tf.arguments.parameters import Parameter
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, checked_name
 
 SAME_AS_DEFAULT = object()
+KINDS = ("float", "int", "choice")
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,9 @@ class Hyperparameter(Parameter):
             outputs that the network has beside those of the classes.
         on_images: The command's default on CIFAR and mini-ImageNet. Left out where it is no other.
 
+    Raises:
+        UserError: The kind is another.
+
     Example:
         >>> META_RATE = Hyperparameter(
         ...     "meta_rate", "float", 0.1, symbol="γ", unit="1", gt=0.0, le=1.0,
@@ -43,6 +47,9 @@ class Hyperparameter(Parameter):
     _: KW_ONLY
     part: str = "learner"
     on_images: Any = SAME_AS_DEFAULT
+
+    def __post_init__(self) -> None:
+        checked_name(f"kind of the hyperparameter {self.name}", self.kind, KINDS)
 
     def taken(self, value: Any) -> Any:
         """A value as a learner keeps it: checked, and a Python float, int or str.

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from nccl_tf.errors import UserError
 from nccl_tf.learner.step import Logits
 
 Column = Callable[[Logits], tf.Tensor]
@@ -35,14 +36,23 @@ def extras_of(
         num_classes: Logits of the network.
         places: Sides of the outputs in front of the logits, where there is a target at each place;
             None for a side that the first `fit` tells.
+
+    Raises:
+        UserError: A column has no entry for each example.
     """
     outputs = tf.TensorSpec([None, *places, num_classes], tf.float32)
 
-    def entry(column: Column) -> tuple[tuple[Any, ...], str]:
+    def entry(name: str, column: Column) -> tuple[tuple[Any, ...], str]:
         traced = tf.function(column, autograph=False).get_concrete_function(
             Logits(outputs, outputs)
         )
         entries = traced.structured_outputs
+        if not entries.shape.rank or entries.shape[0] is not None:
+            raise UserError(
+                f"received the column {name!r} with the shape {entries.shape} for a batch "
+                "of n examples, expected an entry for each, [n, ...]: reduce over later axes than "
+                "the first, such as tf.reduce_max(logits.masked, axis=1)"
+            )
         return tuple(entries.shape[1:].as_list()), entries.dtype.name
 
-    return {name: entry(column) for name, column in columns.items()}
+    return {name: entry(name, column) for name, column in columns.items()}

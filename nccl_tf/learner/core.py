@@ -29,7 +29,7 @@ from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.progress import Progress
-from nccl_tf.learner.step import Logits, Logs, Step
+from nccl_tf.learner.step import Logits, Logs, Step, checked_applied
 from nccl_tf.learner.step_means import StepMeans
 from nccl_tf.learner.storage import Storage
 from nccl_tf.memories.kinds import check_memory
@@ -223,7 +223,7 @@ class Core(keras.Model):
         self.execution.note_trace()
         batch = self._stream_batch(data)
         notes = [option.before_step(batch) for option in self.options]
-        step = self.update(batch)
+        step = checked_applied(self.update(batch), self.log_names)
         is_learned = step.is_learned
         self.progress.count_step(is_learned)
         learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
@@ -339,7 +339,7 @@ class Core(keras.Model):
         """
         before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
         step = learn(*batches)
-        loss = self._nan_of_inputs(batches[0], step.logs["loss"])
+        loss = self._nan_of_inputs(batches[0], step.loss)
         accepted = self._accepts(loss, checks.gradient_size(step.gradients))
         self.devices.apply(step, accepted, before)
         return self._applied(step, accepted)

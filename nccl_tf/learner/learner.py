@@ -332,7 +332,7 @@ class Learner(Core):
                 or has no meaning for the loss or the method, the method is not defined at the
                 learning rate, a callback loads the state of another task, or as for `begin_task`.
                 A wrong label or weight in a dataset or a generator skips its batch, and is raised
-                when the epoch ends.
+                at the latest when the epoch ends.
             LearningFailedError: Ten steps in a row had no finite loss and gradient, or every step
                 of a fit that begins a task; the task stays open, with the state after the last
                 finite step. Or a weight is not finite after the fit.

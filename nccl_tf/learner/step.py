@@ -74,15 +74,30 @@ class Step(NamedTuple):
             names: As `Learner.log_names`.
 
         Raises:
-            UserError: It has a log of another name.
+            UserError: It has a log of another name, or none of the loss.
         """
-        if unknown := sorted(set(self.logs) - set(names)):
+        given = {**self.logs, "loss": self.loss}
+        if unknown := sorted(set(given) - set(names)):
             raise UserError(
                 f"received the logs {unknown} beside {list(names)}, which would be dropped: "
                 "expected names of log_names; add them to the class's log_names, or leave them out"
             )
-        logs = {name: tf.cast(self.logs.get(name, math.nan), tf.float32) for name in names}
+        logs = {name: tf.cast(given.get(name, math.nan), tf.float32) for name in names}
         return self._replace(gradients=list(self.gradients), logs=logs)
+
+    @property
+    def loss(self) -> tf.Tensor:
+        """The log "loss", a scalar.
+
+        Raises:
+            UserError: There is none.
+        """
+        if "loss" not in self.logs:
+            raise UserError(
+                f"received a step with the logs {sorted(self.logs)}, expected 'loss' among them, "
+                "which says whether a step is finite: return {'loss': loss, ...} as its logs"
+            )
+        return self.logs["loss"]
 
     @property
     def is_learned(self) -> tf.Tensor:
@@ -97,6 +112,29 @@ class Step(NamedTuple):
     def is_skipped(self) -> tf.Tensor:
         """bool scalar: whether an applied step was skipped."""
         return tf.logical_not(self.is_learned)
+
+
+def checked_applied(step: Any, names: Sequence[str]) -> Step:
+    """The step that a method's `update` returned, with a log by every name, in their order.
+
+    Args:
+        step: What it returned.
+        names: As `Learner.log_names`.
+
+    Raises:
+        UserError: It is no step, or nobody has applied it.
+    """
+    if not isinstance(step, Step):
+        raise UserError(
+            f"received a {type(step).__name__} from update, expected a nccl_tf.Step: return what "
+            "self.learn_and_apply(self.learn, batch) returns"
+        )
+    if len(step.gradients):
+        raise UserError(
+            "received a step with gradients from update, which nobody has applied, so that nothing "
+            "would be learned: return what self.learn_and_apply(self.learn, batch) returns"
+        )
+    return step.with_all_logs(names) if step.values is None else step
 
 
 class GradientPair:

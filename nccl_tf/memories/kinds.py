@@ -10,6 +10,8 @@ from nccl_tf.errors import UserError, checked_name
 from nccl_tf.extensions.registration import add_row
 
 Sizing = Literal["total", "per_class", "per_class_and_task"]
+SIZES = ("capacity", "slots", "rule", "task_classes")
+"""What `MemoryKind.build` fills arguments of a constructor with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,9 @@ class MemoryKind:
             None where a total is shared), "capacity" (of the whole memory), "rule" or
             "task_classes". `example_shape` and `seed` it always takes.
         arguments: Further arguments of the constructor, the same for every run.
+
+    Raises:
+        UserError: A key of `sized_by` fills nothing.
     """
 
     name: str
@@ -36,6 +41,10 @@ class MemoryKind:
         default_factory=lambda: MappingProxyType({"capacity": "capacity"})
     )
     arguments: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for source in self.sized_by:
+            checked_name("key of sized_by", source, SIZES)
 
     def memory_class(self) -> Any:
         """Import and return the memory's class (this imports TensorFlow)."""

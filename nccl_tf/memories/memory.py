@@ -403,7 +403,15 @@ class Memory:
             name: Its name.
             shape: Its shape.
             dtype: Its dtype.
+
+        Raises:
+            UserError: The memory has a variable of that name, or the machine no room for one.
         """
+        if any(variable.name == name for variable in self.variables):
+            raise UserError(
+                f"received {name!r} as the name of a second variable of a {type(self).__name__}, "
+                "whose file keeps one under each: give it another name"
+            )
         self._check_room(shape, dtype)
         try:
             variable = keras.Variable(

@@ -133,3 +133,8 @@ def test_every_number_of_a_method_is_declared_by_its_class():
                 assert (mine.kind, mine.symbol, mine.unit) == (
                     number.kind, number.symbol, number.unit
                 )  # fmt: skip
+
+
+def test_a_kind_that_no_learner_takes_is_refused():
+    with pytest.raises(UserError, match="'number'"):
+        nccl_tf.Hyperparameter("margin", "number", 0.5, help="how far classes are apart")

@@ -36,6 +36,14 @@ def test_the_entries_of_columns_have_the_form_of_what_they_return():
     assert with_logits({}, 0.0) == {}
 
 
+@pytest.mark.parametrize(
+    "column", [lambda logits: tf.reduce_max(logits.raw), lambda logits: logits.raw[0]]
+)
+def test_a_column_without_an_entry_for_each_example_is_refused(column):
+    with pytest.raises(UserError, match="'confidence'"):
+        extras_of({"confidence": column}, 4)
+
+
 def test_a_memory_without_shapes_keeps_what_the_class_declares():
     memory = nccl_tf.ReservoirMemory(10)
     learner = Keeping(tiny_network(), memory, memory_batch_size=2)

@@ -100,6 +100,12 @@ def test_one_option_of_a_class():
     assert list(learner.options) == [second] and learner.options.of(Watching) is second
 
 
+def test_what_is_no_option_is_refused():
+    for given in (Watching, "dark"):
+        with pytest.raises(UserError, match="as an option"):
+            made().options.add(given)
+
+
 def test_an_option_that_has_no_column_in_the_memory_or_no_meaning_is_refused():
     class Keeping(nccl_tf.Option):
         columns = {"largest": lambda logits: tf.reduce_max(logits.raw, axis=1)}  # noqa: RUF012

@@ -62,3 +62,8 @@ def test_classes_of_tasks_are_lists_of_numbers(classes):
     for make in (nccl_tf.RingMemory, nccl_tf.BalancedMemory):
         with pytest.raises(UserError, match=r"received task_classes=.* expected the class numbers"):
             make(5, classes)
+
+
+def test_a_size_that_fills_no_argument_is_refused():
+    with pytest.raises(UserError, match="'size'"):
+        nccl_tf.MemoryKind(name="own", memory=nccl_tf.Memory, sized_by={"size": "capacity"})

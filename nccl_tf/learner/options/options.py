@@ -38,9 +38,14 @@ class Options:
         It takes the place of one of the same class.
 
         Raises:
-            UserError: The method refuses it, the memory has no place for its columns, or it runs on
-                one device only.
+            UserError: It is no option, the method refuses it, the memory has no place for its
+                columns, or it runs on one device only.
         """
+        if not isinstance(option, Option):
+            raise UserError(
+                f"received {option!r} as an option, expected an object of a subclass of "
+                "nccl_tf.Option: make one, such as add(MyOption(learner))"
+            )
         learner = self._learner
         given = {name: value for name, value in option.get_config().items() if value is not None}
         for reason in filter(None, map(learner.why_not, given)):
