@@ -42,6 +42,11 @@ class Progress:
         self._begun: int | None = None
 
     @property
+    def variables(self) -> list[keras.Variable]:
+        """All of these variables."""
+        return [value for value in vars(self).values() if isinstance(value, keras.Variable)]
+
+    @property
     def next_task(self) -> int:
         """The task that `fit` learns by default: the open one, else the one after the last."""
         return int(self.task.numpy()) + (not bool(self.task_is_open.numpy()))

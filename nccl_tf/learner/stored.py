@@ -11,14 +11,10 @@ def bytes_stored(learner: Learner) -> int:
     labels, task ids, further columns, counters and its spare row, also of samples that are emptied
     at a task's end; copies of weights, averages, importances and anchors, statistics and masks; and
     the state of options. Not counted are the network that the learner was given, the optimizer's
-    slots, and the six counters that every learner has, so that fine-tuning holds 0. A memory that
+    slots, and the counters that every learner has, so that fine-tuning holds 0. A memory that
     was built without shapes holds 0 before the first `fit`.
     """
-    done = learner.progress
-    counters = (
-        done.task, done.task_is_open, done.tasks_ended, done.seen_classes, done.skipped,
-        done.skipped_in_a_row,
-    )  # fmt: skip
-    apart = {id(variable) for variable in (*counters, *learner.network.variables)}
+    counters, weights = learner.progress.variables, learner.network.variables
+    apart = {id(variable) for variable in (*counters, *weights)}
     own = [variable for variable in learner.variables if id(variable) not in apart]
     return bytes_of([*own, *(v for memory in learner.memories() for v in memory.variables)])
