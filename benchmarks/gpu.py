@@ -1,18 +1,19 @@
 """Steps on a GPU: plain, in chunks under XLA, and in PyTorch, eager and as one CUDA graph.
 
 python -m benchmarks.gpu [--networks=dense,resnet20,resnet64] [--methods=er_ring,nccl_ring,...]
-    [--batches=10,128] [--precisions=float32,tensorfloat32] [--cells=T7,T8,T9]
-    [--manual_dir=FOLDER_OF_MINI_IMAGENET]
+    [--batches=10,128] [--precisions=float32,tensorfloat32] [--output=FILE]
 
 A table has milliseconds a step, medians, the seconds of the first call of a chunk, compiling
 included, and the share of a call's time in which some kernel runs. A dash stands for a side that
-there is not: PyTorch's where it is not installed. Then a cell of NCCL of each of the tables T7, T8
-and T9 trains, one seed. Without a GPU the command says so and ends; `--device=cpu` is for trying it
-out, with small numbers (`--steps=5 --networks=dense --batches=10 --cells=`).
+there is not: PyTorch's where it is not installed. `--output` keeps each row as a line of JSON as
+soon as it is measured, and a row that the file has of this device and commit is not measured again;
+`python -m docs.make.speed FILE` puts them on the page. Without a GPU the command says so and ends;
+`--device=cpu` is for trying it out, with small numbers (`--steps=5 --networks=dense --batches=10`).
 """
 
 import argparse
 import importlib.util
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -36,12 +37,8 @@ from benchmarks.side_by_side import (
 )
 from nccl_tf.arguments.choices import TENSORFLOAT32
 from nccl_tf.errors import UserError
-from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.devices import use_device, use_precision
-from nccl_tf.experiment.run.train import Run, train_seed
-from nccl_tf.records.options import Options
-from nccl_tf.records.provenance import describe_devices
-from nccl_tf.reports.paper.parity import select_cells
+from nccl_tf.records.provenance import describe_devices, package_source, versions
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "er_ring": ("er_ring", {}),
@@ -55,8 +52,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 SIDES = "plain", "chunk", "eager PyTorch", "PyTorch, one CUDA graph"
 MORE = 10
 """Steps in a call of a side that a GPU runs as one program, for each of the others'."""
-CELLS = {"T7": "split_mini_imagenet", "T8": "split_cifar100", "T9": "permuted_mnist"}
-"""The data set of each table."""
 TASKS, RATE = 17, 0.03
 _PICOSECONDS = 1e-12
 
@@ -177,39 +172,68 @@ def compare(
 
 
 def print_table(
-    name: str, network: Network, methods: Sequence[str], batch: int, rounds: int, device: str
+    name: str,
+    network: Network,
+    methods: Sequence[str],
+    batch: int,
+    rounds: int,
+    device: str,
+    keep: "Rows | None" = None,
 ) -> None:
     """Measure and print the steps of one network at one size of the batches."""
     columns = ("first chunk, s", "plain in kernels", "chunk in kernels")
+    rounded = tf.config.experimental.tensor_float_32_execution_enabled()
     rows = []
     for method in methods:
         if method == "nccl_ring_two_tapes" and not network.hidden:
             continue  # as nccl_ring: rows are a way of dense networks
-        times, more = compare(network, method, batch, rounds, device)
+        key = {"network": name, "batch": batch, "method": method, "tensorfloat32": rounded}
+        found = keep.find(key) if keep else None
+        if found is None:
+            times, more = compare(network, method, batch, rounds, device)
+            if keep:
+                keep.add(key, times, more)
+        else:
+            times, more = found["milliseconds"], found["more"]
         cells = [f"{times[side]:.3f}" if side in times else "-" for side in SIDES]
         cells += [f"{more[column]:.2f}" if column in more else "-" for column in columns]
         rows.append([method, *cells])
         print(*rows[-1], sep=", ", flush=True)
-    rounded = tf.config.experimental.tensor_float_32_execution_enabled()
     title = f"{name}, batches of {batch} and {batch}, TF32 {'on' if rounded else 'off'}: ms a step"
     table(title, ("method", *SIDES, *columns), rows)
 
 
-def run_cell(table: str, flags: dict[str, Any], options: dict[str, Any]) -> None:
-    """Train one seed of a table's cell of NCCL, and print how long it took."""
-    cell = next(c for c in select_cells(table, CELLS[table]) if c.method == "nccl_ring")
-    with tempfile.TemporaryDirectory() as folder:
-        run_options = Options(output_dir=Path(folder), **options)
-        run = Run.from_flags({**cell.flags(), **flags}, run_options, 0)
-        start = time.perf_counter()
-        try:
-            record, _ = train_seed(run, console=Console("none"))
-        except UserError as error:
-            print(f"The cell of {table} did not run: {error}")
-            return
-        seconds = time.perf_counter() - start
-    accuracy = 100 * record.average_accuracy
-    print(f"A cell of {table}, {cell.method}: {seconds:.0f} s, accuracy {accuracy:.1f} %")
+class Rows:
+    """The rows of a file, a line of JSON each, of every device and commit that measured.
+
+    Args:
+        path: The file; is made with the first row.
+        torch: Whether PyTorch's sides are measured too: a row without them is measured again then.
+    """
+
+    def __init__(self, path: Path, torch: bool) -> None:
+        self.path = path
+        self.torch = torch
+        self.source = {"device": describe_devices(), "commit": package_source()["commit"]}
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        self._rows = [json.loads(line) for line in lines]
+
+    def find(self, key: dict[str, Any]) -> dict[str, Any] | None:
+        """The row of this key, measured on this device and commit; None where there is none."""
+        wanted = key | self.source
+        for row in self._rows:
+            has_torch = SIDES[2] in row["milliseconds"]
+            if all(row[name] == wanted[name] for name in wanted) and has_torch >= self.torch:
+                return row
+        return None
+
+    def add(self, key: dict[str, Any], times: dict[str, float], more: dict[str, float]) -> None:
+        """Write a row to the end of the file."""
+        row = {**key, **self.source, "versions": versions(), "milliseconds": times, "more": more}
+        self._rows.append(row)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def kernel_share(call: Callable[[], None]) -> float | None:
@@ -271,11 +295,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batches", type=several, default=["10", "128"])
     parser.add_argument("--precisions", type=several, default=["float32", TENSORFLOAT32])
     parser.add_argument("--steps", type=int, help="in a call, in place of the network's")
-    parser.add_argument("--cells", type=several, default=list(CELLS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
-    parser.add_argument("--data_dir")
-    parser.add_argument("--manual_dir")
+    parser.add_argument("--output", type=Path, help="file of rows, a line of JSON each")
     return parser.parse_args(argv)
 
 
@@ -287,6 +309,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     use_device(asked.device)
     print(describe_devices())
+    torch = importlib.util.find_spec("torch") is not None
+    keep = Rows(asked.output, torch) if asked.output else None
     for precision in asked.precisions:
         try:
             use_precision(precision)
@@ -297,10 +321,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             network = NETWORKS[name]
             network = network._replace(steps=asked.steps or network.steps)
             for batch in map(int, asked.batches):
-                print_table(name, network, asked.methods, batch, asked.rounds, asked.device)
-    places = {"data_dir": asked.data_dir, "manual_dir": asked.manual_dir}
-    for name in asked.cells:
-        run_cell(name, {}, {name: value for name, value in places.items() if value})
+                print_table(name, network, asked.methods, batch, asked.rounds, asked.device, keep)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,27 @@ def test_a_table_has_every_side_that_there_is(capsys, monkeypatch):
     assert er.startswith("| er_ring | 0.0") and er.split(" | ")[3:5] == ["-", "-"]
 
 
-def test_a_cell_without_data_says_why(capsys, tmp_path):
-    gpu.run_cell("T7", {}, {"data_dir": str(tmp_path)})
-    assert capsys.readouterr().out.startswith("The cell of T7 did not run: ")
+def test_a_row_of_this_device_and_commit_is_measured_once(tmp_path, capsys, monkeypatch):
+    measured = []
+
+    def compare(network, name, batch, rounds, device):
+        measured.append(name)
+        return {"plain": 1.0, "chunk": 0.25}, {"first chunk, s": 2.0}
+
+    monkeypatch.setattr(gpu, "compare", compare)
+    path = tmp_path / "made" / "gpu.jsonl"
+    for methods in (["er_ring"], ["er_ring", "nccl_ring"]):
+        gpu.print_table("dense", TINY, methods, 10, 1, "cpu", gpu.Rows(path, torch=False))
+    assert measured == ["er_ring", "nccl_ring"]
+    assert "| er_ring | 1.000 | 0.250 | - | - | 2.00 | - | - |" in capsys.readouterr().out
+
+    with_torch = gpu.Rows(path, torch=True)
+    key = {"network": "dense", "batch": 10, "method": "er_ring", "tensorfloat32": True}
+    found = gpu.Rows(path, torch=False)
+    assert found.find(key | {"tensorfloat32": found.path == path}) is not None
+    assert with_torch.find(key) is None  # it lacks PyTorch's sides
+    found.source = found.source | {"commit": "another"}
+    assert found.find(key) is None
 
 
 def test_kernels_of_streams_count_once_where_they_overlap():
