@@ -7,7 +7,6 @@ from typing import Any
 
 from nccl_tf.methods.registry import METHODS, Method
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
-from nccl_tf.streams.catalog import DATASETS
 
 
 @dataclass(frozen=True)
@@ -174,17 +173,13 @@ def rows_passed(work: Work) -> int | None:
 
 
 def examples_passed(
-    settings: Settings,
-    steps: int,
-    task_steps: Sequence[int] | None,
-    convolves: bool | None = None,
+    settings: Settings, task_steps: Sequence[int], convolves: bool | None = None
 ) -> int | None:
     """`rows_passed` of a run; None too where its settings do not tell.
 
     Args:
         settings: Of the run.
-        steps: Of all tasks.
-        task_steps: Of each of them; None takes them as equal.
+        task_steps: Steps of each task.
         convolves: Whether the network has convolutions; None for what the settings tell.
     """
     method = METHODS.get(settings.method)
@@ -194,20 +189,16 @@ def examples_passed(
     earlier = EARLIER_TASKS in numbers or EARLIER_STEPS in numbers
     if method.memory and (earlier or None in (settings.memory_capacity, _draw(method, settings))):
         return None
-    tasks = 1 if method.joint else settings.max_tasks
-    if task_steps is None and steps % tasks:
-        return None
-    each = task_steps or [steps // tasks] * tasks
     examples = settings.examples_per_task
     own = {row.name: numbers.get(row.name, row.default) for row in method.hyperparameters}
     return rows_passed(
         Work(
             method,
-            each,
+            task_steps,
             settings.batch_size,
             _draw(method, settings) or 0,
             _slots(settings),
-            examples or each[0] * settings.batch_size // settings.epochs,
+            examples or task_steps[0] * settings.batch_size // settings.epochs,
             own,
             settings.hidden is None if convolves is None else convolves,
         )
@@ -224,142 +215,3 @@ def _slots(settings: Settings) -> int:
 
 def _draw(method: Method, settings: Settings) -> int | None:
     return settings.memory_batch_size if method.memory_batch else 0
-
-
-_PIXELS = {"digits": 64, "mnist": 784, "cifar": 3072, "mini_imagenet": 21168}
-"""Numbers of an image, a byte each in a stream, by its source or family."""
-STATISTICS = {
-    "mlp": 0, "resnet18_reduced": 3000, "resnet18": 9600, "resnet18_one_conv": 2440,
-}  # fmt: skip
-"""Numbers of a network that no step of an optimizer moves: averages of batch normalisation."""
-_FLOAT, _INTEGER = 4, 8
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a method may keep, in numbers.
-
-    Args:
-        settings: Of the run.
-        weights: Trainable numbers of the network.
-        pixels: Bytes of an image of the stream.
-        classes: Outputs of the network.
-        cells: Pairs of task and class of the stream.
-        numbers: The method's own, by name.
-    """
-
-    settings: Settings
-    weights: int
-    pixels: int
-    classes: int
-    cells: int
-    numbers: Mapping[str, Any]
-
-    def copies(self, count: int) -> int:
-        """Bytes of copies of the trainable weights."""
-        return count * _FLOAT * self.weights
-
-    def networks(self, count: int) -> int:
-        """Bytes of copies of the whole network."""
-        return count * _FLOAT * (self.weights + STATISTICS[self.settings.network or ""])
-
-    def reservoir(self, slots: int, row: int) -> int:
-        """Bytes of a reservoir, its spare row and its two counters."""
-        return (slots + 1) * (row + 2 * _INTEGER) + 2 * _INTEGER
-
-    def memory(self) -> int:
-        """Bytes of the memory; 0 without one."""
-        kind, slots = self.settings.memory or "", _slots(self.settings)
-        if not kind:
-            return 0
-        logits = self.settings.method in ("der", "derpp") or self.settings.dark
-        row = self.pixels * (_FLOAT if "edited" in kind else 1)
-        size = self.reservoir(slots, row + (_FLOAT * self.classes if logits else 0))
-        one_each = (slots + 1) * _INTEGER
-        if kind == "ring":  # counters of cells, ended tasks, readable slots
-            return size + (self.cells + 1 + slots) * _INTEGER + self.settings.max_tasks
-        if kind == "balanced":  # the cell of each slot; counters of cells, and those that came
-            return size + one_each + 2 * (self.cells + 1) * _INTEGER
-        if kind == "scored":
-            return size + (slots + 1) * _FLOAT
-        if kind.startswith("past"):  # the order of slots of ended tasks, the inverse, their number
-            size += 2 * one_each + _INTEGER
-        if "edited" in kind:  # edits of each slot, and draws for them
-            size += one_each + _INTEGER
-        return size
-
-    def units(self) -> int:
-        """Bytes of truth values for each class of each head."""
-        return self.classes * (self.settings.max_tasks if self.settings.head == "multi" else 1)
-
-    def sample(self) -> int:
-        """Bytes of the sample of a task, as the network receives it."""
-        return self.reservoir(self.numbers["importance_examples"], self.pixels * _FLOAT)
-
-    def line(self) -> int:
-        """Bytes of the sample that MC-SGD keeps of a task."""
-        count = self.numbers["line_examples"]
-        return self.reservoir(count, self.pixels) if count else 0
-
-    def masks(self) -> int:
-        """Bytes of the scores and masks of SupSup, whose network is dense."""
-        widths = [self.pixels, *(self.settings.hidden or ()), self.classes]
-        kernels = sum(m * n for m, n in itertools.pairwise(widths))
-        tasks = self.settings.evaluated_tasks
-        return kernels * (_FLOAT + tasks) + tasks
-
-
-_STATES: dict[str, Callable[[Kept], int]] = {
-    "ewc": lambda kept: kept.copies(4) + _INTEGER,
-    "si": lambda kept: kept.copies(3),
-    "online_ewc": lambda kept: kept.copies(2) + kept.sample(),
-    "mas": lambda kept: kept.copies(2) + kept.sample(),
-    "bgd": lambda kept: kept.copies(1) + _INTEGER,
-    "lwf": lambda kept: kept.networks(1) + kept.units(),
-    "clser": lambda kept: kept.networks(2) + _INTEGER,
-    "gdumb": lambda kept: kept.networks(1),
-    "mc_sgd": lambda kept: kept.copies(1) + kept.networks(1) + kept.line(),
-    "mer": lambda kept: _INTEGER,
-    "orthog_subspace": lambda kept: _INTEGER,
-    "gec": lambda kept: 3 * _FLOAT,
-    "supsup": lambda kept: kept.masks(),
-}
-"""Bytes of what methods keep beside their memory."""
-_NO_FORMULA = ("cn_dpm", "icarl", "lpr", "ncm", "ranpac", "slda")
-"""Their state depends on the layers of the network."""
-
-
-def bytes_by_settings(settings: Settings, weights: int) -> int | None:
-    """`nccl_tf.learner.stored.bytes_stored` of a run's learner, from its settings.
-
-    Args:
-        settings: Of the run.
-        weights: Trainable numbers of the network.
-
-    Returns:
-        None for a stream or network of another making, a plugin's method, and those whose state
-        depends on the layers of the network: CN-DPM, iCaRL, LPR, NCM, RanPAC, SLDA.
-    """
-    dataset = DATASETS.get(settings.dataset)
-    method = METHODS.get(settings.method)
-    if dataset is None or method is None or settings.network not in STATISTICS:
-        return None
-    source = dataset.source if dataset.source in _PIXELS else dataset.family
-    is_own = not str(method.learner).startswith("nccl_tf.")
-    if source not in _PIXELS or is_own or settings.method in _NO_FORMULA:
-        return None
-    numbers = settings.hyperparameters
-    own = {row.name: numbers.get(row.name, row.default) for row in method.hyperparameters}
-    added = sum(own[row.name] or 0 for row in method.hyperparameters if row.part == "outputs")
-    of_split = dataset.num_classes * settings.max_tasks // settings.num_tasks
-    kept = Kept(
-        settings,
-        weights,
-        3 * settings.image_size**2 if settings.image_size else _PIXELS[str(source)],
-        dataset.num_classes + added,
-        of_split if dataset.kind == "split" else dataset.num_classes * settings.max_tasks,
-        own,
-    )
-    state = _STATES.get(settings.method)
-    average = kept.networks(1) + _INTEGER if settings.average_weights is not None else 0
-    return kept.memory() + (state(kept) if state else 0) + average

@@ -190,6 +190,12 @@ class Record:
         "records.",
         optional=True,
     )
+    costs_from_settings: str | None = _entry(
+        "name",
+        "Commit whose code computed bytes_stored and examples_passed from the settings and the "
+        "steps, after the run; given in records alone that were made before runs measured them.",
+        optional=True,
+    )
     diagnostics: Mapping[str, Any] = field(
         default_factory=dict,
         metadata={"kinds": "object", "about": "What --diagnostics measured.", "bounds": {}},

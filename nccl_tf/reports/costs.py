@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.records.costs import bytes_by_settings, examples_passed
 from nccl_tf.records.record import Record
 
 BYTES, EXAMPLES, TIME = "bytes stored", "examples passed", "time over fine-tuning's"
@@ -19,21 +18,6 @@ _SAME = (
 """Settings in which a run and the fine-tuning that its time is compared with are equal."""
 _OPTIONS = ("threads", "workers", "diagnostics")
 """Options that its time depends on."""
-
-
-def bytes_stored(record: Record) -> int | None:
-    """The bytes that the method keeps: as measured, else by the settings; None if these are not
-    enough."""
-    if record.bytes_stored is not None:
-        return record.bytes_stored
-    return bytes_by_settings(record.settings, record.parameters)
-
-
-def rows_passed(record: Record) -> int | None:
-    """The rows that pass through the network: as noted, else by settings and steps."""
-    if record.examples_passed is not None:
-        return record.examples_passed
-    return examples_passed(record.settings, record.steps, record.task_steps)
 
 
 def times_over_finetuning(groups: Sequence[Sequence[Record]]) -> dict[str, float]:
@@ -69,8 +53,8 @@ def cost_cells(group: Sequence[Record], ratios: Mapping[str, float]) -> tuple[st
     """
     ratio = ratios.get(group[0].settings_hash)
     return (
-        _largest([bytes_stored(record) for record in group]),
-        _largest([rows_passed(record) for record in group]),
+        _largest([record.bytes_stored for record in group]),
+        _largest([record.examples_passed for record in group]),
         "-" if ratio is None else f"{ratio:.1f}",
     )
 

@@ -29,8 +29,8 @@ _METRICS = _NUMBERS[:7]
 """Those of learning, which means are taken of."""
 _STREAM = ("method", "dataset", "head", "num_tasks", "tuning_tasks", "evaluated_tasks")
 _LAST = (
-    "commit", "package_modified", "commit_in_history", "device", "tensorfloat32", "xla",
-    "steps_per_program", "state_sha256",
+    "commit", "package_modified", "commit_in_history", "costs_from_settings", "device",
+    "tensorfloat32", "xla", "steps_per_program", "state_sha256",
 )  # fmt: skip
 
 

@@ -189,9 +189,7 @@ class RecordOfLearn:
             **source,
             **run_counts(model, [settings.learning_rate] * len(steps), steps),
             "bytes_stored": bytes_stored(model),
-            "examples_passed": examples_passed(
-                settings, sum(steps), steps, has_convolutions(model.network)
-            ),
+            "examples_passed": examples_passed(settings, steps, has_convolutions(model.network)),
             "train_seconds": train_seconds,
             "compile_seconds": 0.0,
             "eval_seconds": eval_seconds,

@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).parent
 
 OF_LATER_RECORDS = (
     "package_modified", "commit_in_history", "tensorfloat32", "xla", "steps_per_program",
+    "costs_from_settings",
 )  # fmt: skip
 
 
@@ -237,6 +238,7 @@ def test_a_record_fits_the_schema_of_the_docs():
         {"tensorfloat32": False},
         {"xla": True, "steps_per_program": 200},
         {"xla": False, "steps_per_program": None},
+        {"bytes_stored": 7, "examples_passed": 9, "costs_from_settings": "0" * 40},
     ],
 )
 def test_what_older_records_lack_may_be_there(change):

@@ -23,7 +23,7 @@ NAMES = (
 VALUES = ("x" * 200_000, "fast", 10**400, None, [], {}, [[]], [None], True, -1, 1e308)
 PLACES = (
     "dataset", "head", "commit", "device", "versions.keras", "undefined.forgetting",
-    "package_modified", "commit_in_history",
+    "package_modified", "commit_in_history", "costs_from_settings",
     "settings.network", "settings.memory", "settings.precision",
     "settings.hyperparameters.beta_max", "settings.hyperparameters.new",
     "options.diagnostics", "options.new", "new",

@@ -9,6 +9,7 @@ import pytest
 
 from docs.make.results import put_results
 from nccl_tf.extensions.plugins import load_plugins
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.record_lines import as_line, publish, read_lines
 from nccl_tf.reports.records import Records
 from studies.readings.__main__ import PLUGIN
@@ -113,7 +114,17 @@ def test_the_history_has_the_commits_of_the_records_or_they_say_that_it_has_not(
     for record in published:
         place = record["method"], record["settings_hash"], record["seed"], record["commit"]
         assert (record["commit"] in history) == record.get("commit_in_history", True), place
+        assert record.get("costs_from_settings", record["commit"]) in {record["commit"], *history}
         assert not record.get("package_modified"), place
+
+
+@pytest.mark.records
+def test_the_records_have_their_costs_but_for_what_no_settings_tell(published):
+    """State depends on the layers of a network in four methods, and in those of the studies."""
+    without = {r["method"] for r in published if "bytes_stored" not in r}
+    assert without & METHODS.keys() <= {"cn_dpm", "icarl", "lpr", "slda"}
+    by_data = {r["method"] for r in published if r["task_steps"] and "examples_passed" not in r}
+    assert by_data <= {"cn_dpm", "icarl", "gss_greedy", "orthog_subspace"}
 
 
 @pytest.mark.records

@@ -171,7 +171,7 @@ def run_seed(
             **run_counts(learner, rates, steps),
             **state_and_memory(learner.storage.variables),
             "bytes_stored": bytes_stored(learner),
-            "examples_passed": examples_passed(settings, sum(steps), steps),
+            "examples_passed": examples_passed(settings, steps),
             "train_seconds": clock.train_seconds,
             "compile_seconds": clock.compile_seconds,
             "eval_seconds": evaluation.seconds,

@@ -12,8 +12,6 @@ from nccl_tf.reports.costs import (
     BYTES,
     EXAMPLES,
     TIME,
-    bytes_stored,
-    rows_passed,
     times_over_finetuning,
 )
 from nccl_tf.reports.page.figure import charts, method_numbers
@@ -267,8 +265,8 @@ def _settings_row(group: Group, ratios: Mapping[str, float]) -> dict[str, Any]:
     }
     ratio = ratios.get(first.settings_hash)
     costs = {
-        BYTES: bytes_stored(first),
-        EXAMPLES: rows_passed(first),
+        BYTES: first.bytes_stored,
+        EXAMPLES: first.examples_passed,
         TIME: None if ratio is None else f"{ratio:.1f}",
     }
     return row | _means(group, _NUMBERS) | costs | _means(group, _AVERAGED)
@@ -310,6 +308,7 @@ def _remarks(record: Record) -> list[str]:
         "TensorFloat-32": record.tensorfloat32,
         "package modified": record.package_modified,
         "commit not in the history": record.commit_in_history is False,
+        "costs from settings": record.costs_from_settings,
     }
     return [text for text, holds in remarks.items() if holds]
 
