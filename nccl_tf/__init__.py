@@ -77,6 +77,7 @@ _HOMES = {
     "check_memory": "nccl_tf.conformance.memories",
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
     "create": "nccl_tf.methods.create",
+    "cut": "nccl_tf.networks.cut",
     "get_method": "nccl_tf.methods.registry",
     "learn": "nccl_tf.session.learn",
     "load_model": "nccl_tf.saving",
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.si import SI as SI
     from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup
+    from nccl_tf.networks.cut import cut as cut
     from nccl_tf.reports.run_table import read_results as read_results
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn

@@ -35,6 +35,7 @@ _MOST_REASON = 300
 
 def register_classes() -> None:
     """Import every module with a class that a saved learner, memory or network can name."""
+    importlib.import_module("nccl_tf.networks.cut")
     importlib.import_module("nccl_tf.networks.layers")
     importlib.import_module("nccl_tf.learner.task_schedule")
     importlib.import_module("nccl_tf.memories.mixed")

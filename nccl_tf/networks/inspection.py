@@ -51,6 +51,31 @@ class FeaturesAndHead:
         self.width = int(head.input.shape[-1])
 
 
+def features_of(network: keras.Model) -> keras.Model:
+    """A network up to the inputs of its head: the features that its last layer classifies.
+
+    It shares the network's layers, so that what trains the network changes it too.
+
+    Args:
+        network: A Functional or Sequential model that ends in a dense layer on one vector of
+            features for each example.
+
+    Returns:
+        From the network's inputs to features [n, width].
+
+    Raises:
+        UserError: The network is another kind of model, or its last layer is not dense.
+
+    Example:
+
+    ```python
+    network = nccl_tf.networks.mlp((8, 8, 1), 10)
+    features = nccl_tf.networks.features_of(network)
+    ```
+    """
+    return FeaturesAndHead(network).features
+
+
 def as_network(network: Any) -> keras.Model:
     """A network with inputs of a known form and one output.
 
