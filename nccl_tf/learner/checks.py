@@ -3,7 +3,7 @@
 import json
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -37,29 +37,34 @@ class WrongLabel:
     Keras object, because it is no state of the learner that holds it.
 
     Args:
-        learner: The learner.
+        gather: From the part of a batch that was delivered here to the whole of it, as the devices
+            of a learner gather it.
+        alone: Whether one device takes a step, no replicas beside it.
     """
 
-    def __init__(self, learner: keras.Model) -> None:
-        self._learner = learner
+    def __init__(self, gather: Callable[[Batch], Batch], alone: bool) -> None:
+        self._gather, self._alone = gather, alone
         # 1 where something was wrong, and the label, the task and the bits of the weight.
         self._noted = keras.Variable(
             np.zeros(4, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
         )
 
-    def find(self, data: Any, batch: Batch, table: np.ndarray | None) -> tuple[Batch, tf.Tensor]:
+    def find(
+        self, data: Any, batch: Batch, loss: Any, classes: int, table: np.ndarray | None
+    ) -> tuple[Batch, tf.Tensor]:
         """Find the wrong labels, weights and task ids of a batch. Graph code.
 
         Args:
             data: `(x, labels)` or `(x, labels, weights)`, as Keras delivers it.
             batch: `learner.as_batch(data)`.
+            loss: The learner's `ExampleLoss`.
+            classes: Logits of its network.
             table: bool [tasks, classes], the classes of each task; None where a task may have any.
 
         Returns:
             The batch, with labels and tasks that can be looked up, and bool [n]: where something
             was wrong.
         """
-        loss, classes = self._learner.example_loss, self._learner.num_classes
         right, given = batch.weights >= 0, split_inputs(data[0])[1]  # NaN is not
         # Numbers of 64 bits are compared before anything cuts them to 32.
         tasks = tf.cast(batch.tasks if given is None else given, tf.int64)
@@ -86,20 +91,19 @@ class WrongLabel:
         self._note(wrong, labels, tasks, batch.weights)
         return batch, wrong
 
-    def find_tasks(self, tasks: tf.Tensor) -> tf.Tensor:
+    def find_tasks(self, tasks: tf.Tensor, heads: int) -> tf.Tensor:
         """Tasks (int64 [n]) that there are heads for: 0 in place of others, which are noted."""
-        heads = self._learner.heads
-        if heads is None:
-            return tasks
-        known = _is_below(tasks, len(heads.table))
+        known = _is_below(tasks, heads)
         whole = tf.cast(tasks, tf.int64)
         self._note(~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
-    def refuse(self, table: np.ndarray | None) -> None:
+    def refuse(self, classes: int, of_heads: np.ndarray | None, table: np.ndarray | None) -> None:
         """Raise the error of what was noted, and forget it.
 
         Args:
+            classes: Logits of the network.
+            of_heads: bool [tasks, classes], the classes of each head; None for a single head.
             table: bool [tasks, classes], the labels that a task may have in training; None where it
                 may have any.
 
@@ -111,15 +115,13 @@ class WrongLabel:
             return
         self._noted.assign(np.zeros(4, np.int64))
         check_sample_weights(np.array([bits], np.int32).view(np.float32))
-        heads = self._learner.heads
-        of_heads = None if heads is None else heads.table
         if of_heads is not None:
             if task == UNNAMED:
                 raise_no_task()
             if not 0 <= task < len(of_heads):
                 raise_no_head(task, len(of_heads))
         for known in (table, of_heads):
-            check_labels(np.array([label]), task, None, self._learner.num_classes, known)
+            check_labels(np.array([label]), task, None, classes, known)
         check_ids_range(np.array([task]))
 
     def _note(
@@ -130,9 +132,9 @@ class WrongLabel:
         weights: tf.Tensor,
     ) -> None:
         # On one device the step has asked this already.
-        is_any = tf.reduce_any(wrong) if self._learner.devices.count == 1 else None
+        is_any = tf.reduce_any(wrong) if self._alone else None
         columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
-        wrong, labels, tasks, weights, _ = self._learner.devices.gather(columns)
+        wrong, labels, tasks, weights, _ = self._gather(columns)
         bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
         rows = tf.stack([wrong, labels, tasks, bits])
         # The first of those that are wrong, else what was noted before.

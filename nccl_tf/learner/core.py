@@ -17,20 +17,19 @@ from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_input
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
-from nccl_tf.learner.at_test import AtTest
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.columns import Column
 from nccl_tf.learner.data import Known
 from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
+from nccl_tf.learner.measures import NanCount, StepMeans
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.step import Logits, Logs, Step, checked_applied
-from nccl_tf.learner.step_means import StepMeans
 from nccl_tf.learner.storage import Storage
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
@@ -174,7 +173,7 @@ class Core(keras.Model):
         self.devices.check_learner()
         self._growing = growth.Growing(network)
         self.execution = Execution(self)
-        self.progress = Progress(self)
+        self.progress = Progress(self.state, lambda: tuple(network.output_shape[-1:]))
         self.storage = Storage(self, checked_name("stores", stores, STORES))
         self.class_weighing = ClassWeighing(self)
         self._known_classes: list[int] | None = None
@@ -192,8 +191,8 @@ class Core(keras.Model):
         self.memory: Any = memory
         self.storage.check(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
-        self._wrong_label = checks.WrongLabel(self)
-        self.at_test = AtTest(self)
+        self._wrong_label = checks.WrongLabel(self.devices.gather, self.devices.count == 1)
+        self.nan_count = NanCount(self.devices.gather)
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
         self._hint_of_shared_network()
@@ -225,7 +224,7 @@ class Core(keras.Model):
         notes = [option.before_step(batch) for option in self.options]
         step = checked_applied(self.update(batch), self.log_names)
         is_learned = step.is_learned
-        self.progress.count_step(is_learned)
+        self.progress.count_step(is_learned, self.devices.count == 1)
         learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
         for option, note in reversed(list(zip(self.options, notes, strict=True))):
             option.after_step(learned, step, note)
@@ -367,7 +366,7 @@ class Core(keras.Model):
         # Of the rate times the gradient too: a rate of 1e30 makes weights not finite otherwise.
         rate, size = (tf.cast(n, tf.float32) for n in (self.optimizer.learning_rate, size))
         finite = tf.math.is_finite(size + size * tf.square(rate) + tf.cast(loss, tf.float32))
-        return finite & self.progress.may_learn()
+        return finite & self.progress.has_not_failed()
 
     def _applied(self, step: Step, accepted: tf.Tensor) -> Step:
         """A step in the form that all have once they are applied, or skipped."""
@@ -524,7 +523,9 @@ class Core(keras.Model):
         """
         batch = self.as_batch(data)
         if not self._known.checked:
-            batch, wrong = self._wrong_label.find(data, batch, self._class_table())
+            batch, wrong = self._wrong_label.find(
+                data, batch, self.example_loss, self.num_classes, self._class_table()
+            )
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)

@@ -23,11 +23,10 @@ from nccl_tf.learner import (
     fitting,
     growth,
     hints,
-    judges,
+    measures,
     serving,
     shared,
 )
-from nccl_tf.learner.at_test import AtTest
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, Known, agreed_names
@@ -35,6 +34,7 @@ from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.heads import MASKED_LOGIT, HeadMasks
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.marks import Marks
+from nccl_tf.learner.measures import NanCount
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.prepared import prepared_data, prepares
@@ -53,11 +53,9 @@ from nccl_tf.whole_files import replaced
 WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
 _ADAPTERS = "adapters"
-EVALUATION_BATCH = 1000
-"""Examples that `accuracy` takes at once."""
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
-    "devices": object, "at_test": AtTest, "options": Options, "seed": int,
+    "devices": object, "nan_count": NanCount, "options": Options, "seed": int,
     "num_classes": int, "execution": Execution, "weights_of_adapters": object,
     "progress": Progress, "storage": Storage, "class_weighing": ClassWeighing,
 })  # fmt: skip
@@ -231,10 +229,19 @@ class Learner(Core):
 
         Raises:
             UserError: A label was no class of its task.
-            LearningFailedError: As for `Progress.check_goes_on`.
+            LearningFailedError: As for `Progress.check_not_failed`.
         """
-        self._wrong_label.refuse(self._class_table())
-        self.progress.check_goes_on()
+        self._refuse_wrong_labels()
+        self.progress.check_not_failed(self.network, self.optimizer)
+
+    def _refuse_wrong_labels(self) -> None:
+        """Raise the error of a wrong label, weight or task id that a graph has noted.
+
+        Raises:
+            UserError: There was one.
+        """
+        heads = None if self.heads is None else self.heads.table
+        self._wrong_label.refuse(self.num_classes, heads, self._class_table())
 
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
@@ -357,7 +364,7 @@ class Learner(Core):
             task_id = self.progress.next_task
             if task_id and not self.progress.task_is_open.numpy() and not data.names_tasks:
                 self.warn_once("tasks", hints.hint_of_tasks(task_id))
-            self.progress.tell_of_open_task()
+            self.progress.warn_of_open_task()
         self._class_names = agreed_names(self._class_names, data, validation)
         checks.check_task_id(task_id)
         known = self._known_of(data, task_id)
@@ -402,7 +409,7 @@ class Learner(Core):
             self.progress.left_open = ""
         finally:
             self._forget_known()
-            self.progress.end_row()
+            self.progress.reset_skips_in_a_row()
             for memory in self.memories():
                 memory.set_stores(True)
         if history.epoch and not history.history:
@@ -432,7 +439,7 @@ class Learner(Core):
             targets = tf.TensorSpec(labels.shape, loss.targets(tf.zeros(sides, labels.dtype)).dtype)
         outputs = (*self.network.output_shape[1:-1], self.num_classes)
         for metric in self._made_metrics["metrics"]:
-            judges.try_out(metric, targets, outputs, loss)
+            measures.check_metric(metric, targets, outputs, loss)
         self._metrics_fit = True
 
     def train_on_batch(
@@ -467,7 +474,7 @@ class Learner(Core):
         self._check_trainable()
         if task_id is None:
             task_id = self.progress.next_task
-            self.progress.tell_of_open_task()
+            self.progress.warn_of_open_task()
         checks.check_task_id(task_id)
         data = prepared_data(self.network, FitData(x, y, sample_weight))
         known = self._known_of(data, task_id)
@@ -561,8 +568,8 @@ class Learner(Core):
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
-        self._wrong_label.refuse(self._class_table())
-        self.at_test.tell()
+        self._refuse_wrong_labels()
+        self.warn_once("nan", self.nan_count.warning())
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
             # those of training where a first fit has none, and their files keep one set of columns.
@@ -598,7 +605,7 @@ class Learner(Core):
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self._steps_in_a_call(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
-        self._wrong_label.refuse(self._class_table())
+        self._refuse_wrong_labels()
         return logits
 
     def test_on_batch(
@@ -616,7 +623,7 @@ class Learner(Core):
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
-        self._wrong_label.refuse(self._class_table())
+        self._refuse_wrong_labels()
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
@@ -624,7 +631,7 @@ class Learner(Core):
         data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
-        self._wrong_label.refuse(self._class_table())
+        self._refuse_wrong_labels()
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
@@ -676,17 +683,17 @@ class Learner(Core):
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """Evaluate a batch: mean loss over its real examples, and the compiled metrics."""
         self.execution.note_graph()
-        heads = None if self.heads is None else self.heads.table
+        heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
-        batch, wrong = self._wrong_label.find(data, batch, heads)
+        batch, wrong = self._wrong_label.find(data, batch, loss, self.num_classes, heads)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
-        logits = self.at_test.counted_outputs(inputs, batch.weights)
-        loss = weighted_mean(self.example_loss.of(logits, batch), batch.weights)
-        self._loss_tracker.update_state(loss, sample_weight=tf.reduce_sum(batch.weights))
-        judged = self.example_loss.judged(logits, batch.labels)
-        weights = self.example_loss.metric_weights(batch)
-        results = self.compute_metrics(None, batch.labels, judged, weights)
+        logits = measures.outputs_at_test(self, inputs)
+        self.nan_count.see(logits, batch.weights)
+        mean = weighted_mean(loss.of(logits, batch), batch.weights)
+        self._loss_tracker.update_state(mean, sample_weight=tf.reduce_sum(batch.weights))
+        outputs = loss.metric_outputs(logits, batch.labels)
+        results = self.compute_metrics(None, batch.labels, outputs, loss.metric_weights(batch))
         return {name: value for name, value in results.items() if name not in self.log_names[1:]}
 
     def predict_step(self, data: Any) -> tf.Tensor:
@@ -696,7 +703,9 @@ class Learner(Core):
         inputs, tasks = split_inputs(x)
         if tasks is None:
             tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
-        tasks = self._wrong_label.find_tasks(as_task_ids(tasks))
+        tasks = as_task_ids(tasks)
+        if self.heads is not None:
+            tasks = self._wrong_label.find_tasks(tasks, len(self.heads.table))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -775,17 +784,27 @@ class Learner(Core):
         learner.accuracy(*stream[0].test, task_id=0)  # the same
         ```
         """
+        counts = self.confusion(x, y, task_id)
+        correct, count = int(tf.linalg.trace(counts[:, :-1])), int(tf.reduce_sum(counts))
+        self.warn_once("nan", self.nan_count.warning())
+        return correct / count
+
+    def confusion(self, x: Any, y: Any = None, task_id: int | None = None) -> tf.Tensor:
+        """As `accuracy`, but counts of examples: int64 [classes, classes + 1], on the device.
+
+        Rows are right classes and columns predicted ones; the last column has examples with NaN.
+
+        Args:
+            x, y, task_id: As for `accuracy`.
+
+        Raises:
+            UserError: As for `accuracy`.
+        """
         data = FitData.of_arrays(x, y)
         if data.y is None:
             raise UserError(
-                "received inputs without labels: expected accuracy(inputs, labels), or a task of a "
-                "stream"
+                "received inputs without labels: expected inputs and labels, or a task of a stream"
             )
-        correct = int(tf.linalg.trace(self._confusion(data, task_id)[:, :-1]))
-        self.at_test.tell()
-        return correct / len(data.y)
-
-    def _confusion(self, data: FitData, task_id: int | None) -> tf.Tensor:
         if not self.example_loss.has_classes:
             raise UserError(
                 f"received {self.example_loss.name}, which has no classes, for an accuracy: take "
@@ -807,27 +826,10 @@ class Learner(Core):
             return self._count(inputs, labels, tasks)
 
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
-        classes = self.num_classes
-
-        def add(start: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            part = slice(start, start + EVALUATION_BATCH)
-            some = tf.nest.map_structure(lambda column: column[part], inputs)
-            logits = self.at_test.outputs({"inputs": some, "task": tasks[part]})
-            is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
-            found = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
-            cells = tf.cast(labels[part] * (classes + 1) + found, tf.int32)
-            size = classes * (classes + 1)
-            here = tf.math.bincount(cells, minlength=size, maxlength=size, dtype=tf.int64)
-            return start + EVALUATION_BATCH, counts + tf.reshape(here, tf.shape(counts))
-
-        count = tf.shape(labels)[0]
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
-        most = 1 if fitting.convolves(self.network) else 2
-        nothing = tf.zeros([classes, classes + 1], tf.int64)
-        _, counts = tf.while_loop(
-            lambda i, _: i < count, add, (0, nothing), parallel_iterations=most
-        )
-        self.at_test.count_nan(tf.reduce_sum(counts[:, -1]))
+        at_once = 1 if fitting.convolves(self.network) else 2
+        counts = measures.confusion(self, inputs, labels, tasks, self.num_classes, at_once)
+        self.nan_count.add(tf.reduce_sum(counts[:, -1]))
         return counts
 
     def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
-from nccl_tf.learner.judges import for_class_numbers
+from nccl_tf.learner.measures import wrapped_metric
 from nccl_tf.learner.perplexity import Perplexity
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -199,7 +199,7 @@ class ExampleLoss:
         mask = tf.reshape(mask, tf.concat([tf.shape(mask), further], 0))
         return batch.with_place_weights(places * tf.cast(mask, places.dtype))
 
-    def judged(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    def metric_outputs(self, outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         """Outputs for metrics: a masked class is never a hit, and NaN is wrong.
 
         Of equal outputs Keras counts each as a hit of a top-k metric, and it takes NaN for class 0.
@@ -291,7 +291,7 @@ class ExampleLoss:
                 return keras.metrics.MeanMetricWrapper(known, name=name)
             if isinstance(metric, str):
                 known.name = metric
-            return self.judge(known, outputs)
+            return self.wrapped_metric(known, outputs)
         if self._is_sparse:
             return keras.metrics.SparseCategoricalAccuracy(name=metric)
         if self._is_one_hot:
@@ -305,8 +305,8 @@ class ExampleLoss:
             'a metric of its targets, such as "mae", or a keras.metrics object'
         )
 
-    def judge(self, metric: Any, outputs: int) -> Any:
-        """A metric object, in the form in which it judges class numbers where targets are such.
+    def wrapped_metric(self, metric: Any, outputs: int) -> Any:
+        """A metric object, in the form in which it takes class numbers where targets are such.
 
         Raises:
             UserError: It takes probabilities as logits, or the other way round.
@@ -319,7 +319,7 @@ class ExampleLoss:
             )
         if not self.takes_class_numbers:
             return metric
-        return for_class_numbers(metric, outputs, self.from_logits)
+        return wrapped_metric(metric, outputs, self.from_logits)
 
     def _check_classes(self, classes: str | None, rank: int) -> None:
         if classes is None:

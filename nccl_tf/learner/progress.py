@@ -1,6 +1,7 @@
 """What a learner has gone through: tasks, classes and skipped steps."""
 
 import logging
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
@@ -18,7 +19,9 @@ class Progress:
     """Counters of a learner, in variables that are saved with it.
 
     Args:
-        learner: The learner.
+        state: Makes variables that are saved with the learner, `Learner.state`.
+        classes: Returns (classes,), the shape of what has an entry for each class, at the head of
+            now.
 
     Attributes:
         task: int64 scalar, the latest task; -1 before the first.
@@ -27,17 +30,19 @@ class Progress:
         seen_classes: bool [classes], those that training has seen so far.
         skipped: int64 scalar, steps that were skipped because they had no finite loss and gradient.
         skipped_in_a_row: int64 scalar, those since the last step that was not.
-        left_open: Who has left a task open that nobody has asked to; "" where that is not so.
+        left_open: What has left the open task open although nobody asked for it, the subject of a
+            sentence; "" where nothing has.
     """
 
-    def __init__(self, learner: keras.Model) -> None:
-        self._learner = learner
-        self.task = learner.state("task", (), "int64", -1)
-        self.task_is_open = learner.state("task_is_open", (), "bool")
-        self.tasks_ended = learner.state("tasks_ended", (), "int64")
-        self.seen_classes = learner.state("seen_classes", lambda: (learner.num_classes,), "bool")
-        self.skipped = learner.state("skipped", (), "int64")
-        self.skipped_in_a_row = learner.state("skipped_in_a_row", (), "int64")
+    def __init__(
+        self, state: Callable[..., keras.Variable], classes: Callable[[], Sequence[int]]
+    ) -> None:
+        self.task = state("task", (), "int64", -1)
+        self.task_is_open = state("task_is_open", (), "bool")
+        self.tasks_ended = state("tasks_ended", (), "int64")
+        self.seen_classes = state("seen_classes", classes, "bool")
+        self.skipped = state("skipped", (), "int64")
+        self.skipped_in_a_row = state("skipped_in_a_row", (), "int64")
         self.left_open = ""
         self._begun: int | None = None
 
@@ -93,8 +98,8 @@ class Progress:
                 'backup_dir="backup"), which resumes where it was stopped'
             )
 
-    def tell_of_open_task(self) -> None:
-        """Say that a task is open which nobody has asked to leave open."""
+    def warn_of_open_task(self) -> None:
+        """Warn that a task is open which nobody has asked to leave open."""
         if self.left_open and bool(self.task_is_open.numpy()):
             LOGGER.warning(
                 "task %d goes on, which %s has left open: call end_task() before the next task",
@@ -104,18 +109,19 @@ class Progress:
 
     def see(self, batch: Batch) -> None:
         """Count the classes of a batch, but for padding, among those seen so far. Graph code."""
-        now = classes_of(batch, self._learner.num_classes)
+        now = classes_of(batch, self.seen_classes.shape[0])
         self.seen_classes.assign(self.seen_classes.value | now)
 
-    def may_learn(self) -> tf.Tensor:
+    def has_not_failed(self) -> tf.Tensor:
         """bool scalar: whether learning has not failed. Graph code."""
         return self.skipped_in_a_row.value < checks.SKIPS_IN_A_ROW
 
-    def count_step(self, is_learned: tf.Tensor) -> None:
+    def count_step(self, is_learned: tf.Tensor, alone: bool) -> None:
         """Count a step where it was skipped. Graph code.
 
         Args:
             is_learned: bool scalar, whether it was not.
+            alone: Whether one device takes the step, no replicas beside it.
         """
 
         def begin_row() -> None:
@@ -125,28 +131,32 @@ class Progress:
             self.skipped.value.assign_add(1)
             self.skipped_in_a_row.value.assign_add(1)
 
-        if self._learner.devices.count == 1 and not xla.in_program():
+        if alone and not xla.in_program():
             tf.cond(is_learned, begin_row, add)  # fewer kernels than a sum
             return
         skipped = tf.cast(tf.logical_not(is_learned), tf.int64)
         self.skipped.value.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row.value + skipped) * skipped)
 
-    def end_row(self) -> None:
+    def reset_skips_in_a_row(self) -> None:
         """Begin a new row of skipped steps: one ends with the training that it occurs in."""
         self.skipped_in_a_row.assign(0)
 
-    def check_goes_on(self) -> None:
+    def check_not_failed(self, network: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
         """Check that not too many steps in a row were skipped.
+
+        Args:
+            network: That learns.
+            optimizer: Its optimizer.
 
         Raises:
             LearningFailedError: Ten were not finite, or a weight is not.
         """
         if int(self.skipped_in_a_row.numpy()) < checks.SKIPS_IN_A_ROW:
             return
-        checks.check_weights(self._learner.network)
-        self.end_row()
-        rate = float(keras.ops.convert_to_numpy(self._learner.optimizer.learning_rate))
+        checks.check_weights(network)
+        self.reset_skips_in_a_row()
+        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         raise LearningFailedError(
             f"{checks.SKIPS_IN_A_ROW} steps in a row had no finite loss and gradient, at the "
             f"learning rate {rate:g}, and nothing is learned from them: look for NaN, infinity and "

@@ -149,9 +149,9 @@ class GDumb(Learner):
         for number, alpha in enumerate(warm_restarts(rate, self._passes)):
             self.optimizer.learning_rate = alpha
             self._train_pass(tf.constant(key, tf.int64), tf.constant(number, tf.int64))
-            self.progress.check_goes_on()
+            self.progress.check_not_failed(self.network, self.optimizer)
         self.optimizer.learning_rate = rate
-        self.progress.end_row()
+        self.progress.reset_skips_in_a_row()
         skipped = int(self.progress.skipped.numpy()) - skipped
         if skipped and loss_scale(self.optimizer) is None:
             self.warn_once(
@@ -200,7 +200,7 @@ class GDumb(Learner):
                 step = self.learn_and_apply(self.learn_mixed, *both, share)
             else:
                 step = self.learn_and_apply(self.learn, batch)
-            self.progress.count_step(step.is_learned)
+            self.progress.count_step(step.is_learned, alone=True)
             return (i + 1,)
 
         tf.while_loop(lambda i: i * size < stored, train, (tf.constant(0, tf.int64),))

@@ -106,7 +106,7 @@ class Evaluation:
                 self._keep_confusion(which, sum(n <= self._row for n in numbers))
         else:
             values = self._scores(tasks, before_each, which, self._score)
-        self._learner.at_test.tell()
+        self._learner.warn_once("nan", self._learner.nan_count.warning())
         return values
 
     def _scores(
@@ -137,7 +137,7 @@ class Evaluation:
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                self._counts.append(self._learner.at_test.confusion(images, labels, task.task_id))
+                self._counts.append(self._learner.confusion(images, labels, task.task_id))
             sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()

@@ -6,8 +6,8 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError, checked_name
-from nccl_tf.learner.judges import try_out
 from nccl_tf.learner.losses import in_the_form_of
+from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.prepared import prepared
 
 MODES = ("auto", "max", "min")
@@ -43,7 +43,7 @@ class TaskMetric:
         loss, outputs = model.example_loss, model.num_classes
         is_perplexity = metric == "perplexity" if isinstance(metric, str) else False
         made = loss.metric(metric, outputs) if is_perplexity else _metric(metric)
-        self._metric = loss.judge(made, outputs)
+        self._metric = loss.wrapped_metric(made, outputs)
         self.name = str(self._metric.name)
         self.higher_is_better = _higher_is_better(self._metric, mode)
 
@@ -62,7 +62,8 @@ class TaskMetric:
         labels = loss.targets(labels)
         known = tf.zeros([1, *(side or 1 for side in outputs)])
         labels = in_the_form_of(known, labels)
-        try_out(self._metric, tf.TensorSpec([None, *labels.shape[1:]], labels.dtype), outputs, loss)
+        targets = tf.TensorSpec([None, *labels.shape[1:]], labels.dtype)
+        check_metric(self._metric, targets, outputs, loss)
 
     def __call__(self, task: Any) -> float:
         """The value of the metric on a task's test examples.
@@ -86,12 +87,13 @@ class TaskMetric:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
-        outputs = self._model.at_test.counted_outputs(inputs, weights)
+        outputs = outputs_at_test(self._model, inputs)
+        self._model.nan_count.see(outputs, weights)
         targets = in_the_form_of(outputs, targets)
         loss = self._model.example_loss
         if loss.place_axes:
             weights = loss.metric_weights(self._model.as_batch((inputs, targets, weights)))
-        outputs = loss.judged(outputs, targets)
+        outputs = loss.metric_outputs(outputs, targets)
         self._metric.update_state(targets, outputs, sample_weight=weights)
 
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
+from nccl_tf.learner.measures import StepMeans
 from nccl_tf.learner.options.step_log import StepLog
-from nccl_tf.learner.step_means import StepMeans
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
 
