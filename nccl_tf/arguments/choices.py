@@ -13,9 +13,9 @@ ANGLES = ("ordered", "any")
 MASKS = ("own", "union")
 """Logits of each example's own task, or of all tasks in the batch."""
 
-STREAM_MASKS = ("all", "present", "seen")
+STREAM_MASKS = ("all", "present", "task", "seen")
 """Classes of a single head that the stream loss's softmax runs over: all of them, those of the
-stream batch, or those of the stream so far."""
+stream batch, those of the open task so far, or those of the stream so far."""
 
 RESERVOIR_RULES = ("exact", "off_by_one")
 """Draws of the reservoir: of Vitter (1985), or of the paper's code base."""

@@ -824,7 +824,8 @@ STREAM_MASK = Hyperparameter(
     choices=STREAM_MASKS,
     help=(
         "single head: classes that the softmax of the stream's loss runs over: all, present (in "
-        "the stream batch, as in ER-ACE) or seen (in the stream so far)"
+        "the stream batch, as in ER-ACE), task (in the open task so far) or seen (in the stream "
+        "so far)"
     ),
 )
 OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK, AVERAGE_WEIGHTS)

@@ -59,7 +59,8 @@ class Core(keras.Model):
             from the start, as if they had been seen in the stream.
         stream_mask: Of a single head, the classes that the softmax of the stream's loss runs over:
             "all", "present" (those of the stream batch, of all replicas together: Caccia et al.,
-            ICLR 2022) or "seen" (those of the stream so far). Memory examples have all.
+            ICLR 2022), "task" (those of the open task so far, as methods on pretrained networks
+            have it) or "seen" (those of the stream so far). Memory examples have all.
         rate_decay: gamma of the stable training regime (Mirzadeh et al., NeurIPS 2020), in (0, 1]:
             in task k (from 1) the learning rate is max(eta gamma^k, 5e-5), with eta the optimizer's
             (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
@@ -183,7 +184,7 @@ class Core(keras.Model):
         made = (
             AverageWeights.of(average_weights, network, self.state),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
-            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads),
+            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state),
         )
         for option in filter(None, made):
             self.options.add(option)

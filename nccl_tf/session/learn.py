@@ -39,7 +39,7 @@ def learn(
     stream: Stream | Sequence[Task],
     *,
     batch_size: int = 10,
-    epochs: int = 1,
+    epochs: int | Sequence[int] = 1,
     seed: int = 0,
     metric: Metric = None,
     mode: str = "auto",
@@ -60,7 +60,8 @@ def learn(
         model: A compiled learner.
         stream: A stream, or its tasks in order.
         batch_size: Examples in a batch.
-        epochs: Passes over each task, each in another order.
+        epochs: Passes over each task, each in another order; or a number for each task, such as
+            [20, 1, 1], of a pretrained network that adapts to the first task.
         seed: Seed of the orders.
         metric: What the matrix holds: a Keras metric, its name or a function of targets and outputs
             (logits, for a classifier); None for accuracy, the share of examples of which the right
@@ -82,7 +83,8 @@ def learn(
             that the stream has.
         callbacks: Keras callbacks; each task is a training of its own to them, whose epochs and
             batches are counted from 0. Those of `CSVLogger`, `ModelCheckpoint` and `TensorBoard`
-            go on over the tasks: task k, from 0, begins with epoch k `epochs`. What
+            go on over the tasks: task k, from 0, begins with epoch k `epochs`, or the sum of those
+            of the tasks before it. What
             `EarlyStopping`, `ReduceLROnPlateau` and `ModelCheckpoint` compare with is the best of
             the task; a rate that one lowers stays low in the next task, as in Keras.
         backup_dir: A folder for backups. Killed at any time and called again with the same
@@ -127,8 +129,9 @@ def learn(
     if validation is not None:
         tasks = _with_validation(tasks, validation, seed)
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
-    for part in parts:
-        part.steps(batch_size, epochs)
+    passes = _passes(epochs, len(parts))
+    for part, number in zip(parts, passes, strict=True):
+        part.steps(batch_size, number)
     if metric is None and not tasks[0].classes:
         raise UserError(
             "received no metric for a stream whose targets are numbers to predict: expected one, "
@@ -162,19 +165,19 @@ def learn(
         model.warn_once("heads", HEADS)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = record.settings(
-        tasks, data, batch_size=batch_size, epochs=epochs, joint=joint, evaluate=evaluate,
+        tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
         class_weight=weights, validation=validation,
     )  # fmt: skip
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
     session = functools.partial(
         Session, model, parts, evaluation,
-        batch_size=batch_size, epochs=epochs, seed=seed, class_weight=weights, callbacks=watching,
+        batch_size=batch_size, epochs=passes, seed=seed, class_weight=weights, callbacks=watching,
     )  # fmt: skip
     begin, earlier = time.perf_counter(), record.earlier()
     if backup_dir is None:
         session().run()
     else:
-        numbers: dict[str, Any] = {"batch": batch_size, "epochs": epochs, "seed": seed}
+        numbers: dict[str, Any] = {"batch": batch_size, "epochs": _number(passes), "seed": seed}
         numbers |= {"metric": describe(metric), "mode": mode, "joint": joint}
         numbers |= {} if evaluate == ALL else {"evaluate": evaluate}
         numbers |= {"class_weight": weights} if weights else {}
@@ -190,7 +193,7 @@ def learn(
             session(state=state, every=backup_every).run()
         earlier = state.earlier
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
-    steps = [part.steps(batch_size, epochs) for part in parts]
+    steps = [part.steps(batch_size, number) for part, number in zip(parts, passes, strict=True)]
     run = record.learned_run(made, earlier, seed, source, steps, train_seconds, evaluation.seconds)
     head = "single head" if model.heads is None else "multi-head"
     title = f"{type(model).__name__} on {data}, {head}{', continued' if earlier else ''}"
@@ -213,6 +216,27 @@ def _confusions(
     evaluation: Evaluation, which: str, names: Sequence[str] | None, tasks: Sequence[Task]
 ) -> Confusions:
     return Confusions([task.classes for task in tasks], evaluation.confusions[which], names)
+
+
+def _passes(epochs: Any, parts: int) -> list[int]:
+    """The passes over each part.
+
+    Raises:
+        UserError: They are numbers for another count of parts.
+    """
+    if not isinstance(epochs, (list, tuple)):
+        return [epochs] * parts
+    if len(epochs) != parts:
+        raise UserError(
+            f"received epochs={list(epochs)!r}, {len(epochs)} numbers for {parts} trainings: "
+            "expected one for each task, or one number for all"
+        )
+    return list(epochs)
+
+
+def _number(passes: list[int]) -> int | list[int]:
+    """The passes as one number, where they are the same for all parts."""
+    return passes[0] if len(set(passes)) == 1 else passes
 
 
 class _Report(SessionCallback):

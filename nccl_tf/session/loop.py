@@ -21,7 +21,7 @@ class Session:
         parts: What is trained on in turn: the tasks, or their union alone.
         evaluation: The matrix that is filled, a row after each part.
         batch_size: Examples in a batch.
-        epochs: Passes over each part, each in another order.
+        epochs: Passes over each part, each in another order; or a number for each part.
         seed: Seed of the orders.
         class_weight: As for `fit`, by number.
         callbacks: Keras callbacks; each part is a training of its own to them, whose epochs and
@@ -39,7 +39,7 @@ class Session:
         evaluation: Evaluation,
         *,
         batch_size: int,
-        epochs: int,
+        epochs: int | Sequence[int],
         seed: int,
         class_weight: Mapping[int, float] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -48,7 +48,8 @@ class Session:
         interruption: Callable[[], BaseException | None] = lambda: None,
     ):
         self._model, self._parts, self._evaluation = model, parts, evaluation
-        self._batch_size, self._epochs, self._seed = batch_size, epochs, seed
+        self._batch_size, self._seed = batch_size, seed
+        self._epochs = [epochs] * len(parts) if isinstance(epochs, int) else list(epochs)
         self._class_weight = class_weight
         self._callbacks, self._state, self._every = list(callbacks), state, every
         self._interruption = interruption
@@ -65,7 +66,8 @@ class Session:
             resumed: As for `Execution.choose`.
         """
         steps = [part.steps(self._batch_size) for part in self._parts]
-        self._model.execution.choose(steps[0], self._epochs * sum(steps), self._callbacks, resumed)
+        total = sum(self._steps_of(part) for part in range(len(self._parts)))
+        self._model.execution.choose(steps[0], total, self._callbacks, resumed)
 
     def run(self) -> None:
         """Learn the rest of the stream.
@@ -90,7 +92,7 @@ class Session:
         for callback in self._told:
             callback.on_resume(restored)
         if restored.task < len(self._parts):
-            forget_epochs(self._callbacks, restored.task * self._epochs + restored.epoch)
+            forget_epochs(self._callbacks, sum(self._epochs[: restored.task]) + restored.epoch)
         return restored
 
     def _learn(self, place: Place) -> Place:
@@ -107,7 +109,7 @@ class Session:
             callback.after_training()
         # Trained at once, every task is learned when the one part ends: the last row.
         row = len(self._evaluation.matrix) - len(self._parts) + place.task
-        trained = Place(place.task, self._epochs)
+        trained = Place(place.task, self._epochs[place.task])
         self._evaluation.evaluate_after(row, lambda: self._stop_if_asked(trained))
         for callback in self._told:
             callback.after_task(row)
@@ -116,7 +118,7 @@ class Session:
         return after
 
     def _fit(self, place: Place) -> None:
-        part = self._parts[place.task]
+        part, epochs = self._parts[place.task], self._epochs[place.task]
         steps, epoch, callbacks = part.steps(self._batch_size), place.epoch, [*self._callbacks]
         if self._state and self._state.may_split_tasks:
             callbacks.append(
@@ -131,18 +133,22 @@ class Session:
             self._fit_epochs(place, rest, epoch, [*summed, *callbacks])
             # By a callback, such as EarlyStopping, at the end of that epoch.
             stopped = self._model.stop_training
-        if epoch < self._epochs and not stopped:
-            data = part.epochs(self._batch_size, self._seed, self._epochs)
+        if epoch < epochs and not stopped:
+            data = part.epochs(self._batch_size, self._seed, epochs)
             order = EpochOrder(data)
             place = Place(place.task, epoch)
-            self._fit_epochs(place, data.batches, self._epochs, [order, *callbacks])
+            self._fit_epochs(place, data.batches, epochs, [order, *callbacks])
+
+    def _steps_of(self, part: int) -> int:
+        """Steps of the training of a part."""
+        return self._epochs[part] * self._parts[part].steps(self._batch_size)
 
     def _fit_epochs(self, place: Place, batches: Any, end: int, callbacks: Sequence[Any]) -> None:
         """Train from a place to the end of an epoch of its part."""
         part = self._parts[place.task]
-        done = sum(each.steps(self._batch_size, self._epochs) for each in self._parts[: place.task])
+        done = sum(map(self._steps_of, range(place.task)))
         done += place.epoch * part.steps(self._batch_size) + place.step
-        epochs = place.task * self._epochs
+        epochs = sum(self._epochs[: place.task])
         with counting_on(self._callbacks, epochs, done, begins=place == Place()):
             self._model.fit(
                 batches,

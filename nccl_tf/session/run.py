@@ -27,6 +27,8 @@ from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
 
+_MOST_NAMED = 60
+"""Letters of a list in a record, which has a hash of a longer one."""
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""
 
@@ -77,7 +79,7 @@ class RecordOfLearn:
         data: str,
         *,
         batch_size: int,
-        epochs: int,
+        epochs: Sequence[int],
         joint: bool,
         evaluate: str,
         class_weight: Mapping[int, float],
@@ -93,7 +95,7 @@ class RecordOfLearn:
             tasks: Of the stream.
             data: The stream's name.
             batch_size: As for `learn`, like the others.
-            epochs: Likewise.
+            epochs: Passes over each part that is trained at once.
             joint: Likewise.
             evaluate: Likewise.
             class_weight: Likewise, by number.
@@ -101,7 +103,7 @@ class RecordOfLearn:
         """
         model, method = self._model, self._method(joint)
         memory, optimizer = model.memory, model.optimizer
-        chooses = epochs > 1 and bool(model.memories())
+        chooses = max(epochs) > 1 and bool(model.memories())
         sizes = {task.num_train for task in tasks}
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         names = [row.name for row in method.hyperparameters] if method else []
@@ -115,6 +117,9 @@ class RecordOfLearn:
         }
         numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
         numbers |= {"validation": validation}
+        if len(set(epochs)) > 1:
+            text = "_".join(map(str, epochs))
+            numbers["epochs_of_tasks"] = text if len(text) <= _MOST_NAMED else _digest(text)
         return Settings(
             method=method.name if method else "",
             dataset=plain_name(data),
@@ -125,7 +130,7 @@ class RecordOfLearn:
             max_tasks=len(tasks),
             examples_per_task=sizes.pop() if len(sizes) == 1 else None,
             batch_size=batch_size,
-            epochs=epochs,
+            epochs=epochs[0],
             network=_network(model.network),
             hidden=None,
             conv_init=None,

@@ -33,6 +33,7 @@ def test_a_step_over_the_classes_of_the_batch_by_hand():
     [
         ("present", None, [0, 2], [1]),
         ("seen", [1], [0, 1, 2], [0, 1, 2]),
+        ("task", [1], [0, 2], [0, 1, 2]),
     ],
 )
 def test_two_steps_in_one_call_of_the_graph(mask, known, first, second):
@@ -47,6 +48,26 @@ def test_two_steps_in_one_call_of_the_graph(mask, known, first, second):
     learner.fit(stream, verbose=0)
     after = WEIGHTS - ALPHA * masked_gradient(images, labels, first)
     expected = after - ALPHA * masked_gradient(images, ones, second, after)
+    np.testing.assert_allclose(learner.network.get_weights()[0], expected, rtol=1e-12)
+
+
+def test_the_classes_of_a_task_are_forgotten_with_it(tmp_path):
+    learner = nccl_tf.Finetune(network(), stream_mask="task")
+    learner.compile(keras.optimizers.SGD(ALPHA))
+    images, labels = STREAM
+
+    def learn(labels, end_task=True):
+        data = tf.data.Dataset.from_tensors((images, labels))
+        learner.fit(data, end_task=end_task, verbose=0)
+
+    learn(labels)
+    learn(np.array([1, 1]), end_task=False)
+    after = WEIGHTS - ALPHA * masked_gradient(images, labels, [0, 2])  # One class alone is sure.
+    np.testing.assert_allclose(learner.network.get_weights()[0], after, rtol=1e-12)
+    learner.save(tmp_path / "open.keras")
+    learner = nccl_tf.load_model(tmp_path / "open.keras")
+    learn(labels)
+    expected = after - ALPHA * masked_gradient(images, labels, [0, 1, 2], after)
     np.testing.assert_allclose(learner.network.get_weights()[0], expected, rtol=1e-12)
 
 
@@ -114,7 +135,7 @@ def test_methods_without_a_meaning_for_it_say_why(name):
 def test_what_has_no_meaning_is_refused():
     with pytest.raises(nccl_tf.UserError, match="a head is its mask already"):
         nccl_tf.Finetune(tiny_network(), heads=TASK_CLASSES, stream_mask="present")
-    with pytest.raises(nccl_tf.UserError, match="all, present, seen"):
+    with pytest.raises(nccl_tf.UserError, match="all, present, task, seen"):
         nccl_tf.Finetune(tiny_network(), stream_mask="past")
     for loss in ("mse", "sparse_categorical_crossentropy"):
         with pytest.raises(nccl_tf.UserError, match="masks the softmax over"):

@@ -78,6 +78,15 @@ def test_the_same_bits_wherever_it_was_killed(kills, tmp_path, undisturbed):
         np.testing.assert_array_equal(getattr(result, name), getattr(undisturbed[1], name))
 
 
+def test_the_same_bits_with_passes_of_each_task(tmp_path):
+    whole, _ = learn(None, epochs=[2, 1])
+    for calls in (2, 5):
+        with pytest.raises(Killed):
+            learn(tmp_path, Kill(calls), epochs=[2, 1])
+    model, _ = learn(tmp_path, Kill(0), epochs=[2, 1])
+    assert_equal(state(model), state(whole))
+
+
 def test_called_after_its_end_it_answers_at_once(tmp_path):
     model, result = learn(tmp_path, Kill(0))
     trained = weights(model)

@@ -74,6 +74,20 @@ def test_it_is_what_a_loop_over_the_tasks_does():
     assert result.forward_transfer == expected[0, 1] - initial[1]
 
 
+def test_each_task_may_have_passes_of_its_own():
+    stream, model = tiny_stream(), again()
+    result = nccl_tf.learn(model, stream, batch_size=5, epochs=[3, 1], verbose=0)
+    learned, looped = weights(model), again()
+    for task, epochs in zip(stream, (3, 1), strict=True):
+        looped.fit(task, batch_size=5, epochs=epochs, verbose=0)
+    assert_equal(weights(looped), learned)
+    settings = result.run.settings
+    assert (settings.epochs, settings.hyperparameters["epochs_of_tasks"]) == (3, "3_1")
+    assert sum(task.steps(5) for task in stream) < result.run.measured["steps"]
+    equal = nccl_tf.learn(again(), stream, batch_size=5, epochs=[2, 2], verbose=0).run.settings
+    assert equal == nccl_tf.learn(again(), stream, batch_size=5, epochs=2, verbose=0).run.settings
+
+
 def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights():
     metric = "sparse_categorical_accuracy"
     stream, expected = tiny_stream(), []
@@ -162,6 +176,8 @@ def test_fewer_evaluations_are_nan_in_the_matrix(capsys):
         (again, arrays, {}, "received a function as stream"),
         (again, list, {}, "received a type as stream"),
         (again, tiny_stream, {"epochs": 0}, "out of range"),
+        (again, tiny_stream, {"epochs": [1]}, "1 numbers for 2 trainings"),
+        (again, tiny_stream, {"epochs": [1, 0]}, "out of range"),
         (again, tiny_stream, {"batch_size": 0}, "batch_size=0"),
         (again, tiny_stream, {"metric": "acuracy"}, "received metric='acuracy'"),
         (again, tiny_stream, {"evaluate": "every:0"}, "received evaluate=every:0"),

@@ -1,5 +1,6 @@
 """The softmax of the stream's loss over a part of the classes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -11,23 +12,34 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import STREAM_CLASSES, HeadMasks, classes_of
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.option import Option
+from nccl_tf.learner.step import Step
 
 
 class StreamMask(Option):
-    """Lets the stream's softmax run over the classes of the batch, or of the stream so far.
+    """Lets the stream's softmax run over the classes of the batch, the task or the stream so far.
 
     Args:
-        stream_mask: "present" (the classes of the stream batch, of all replicas together) or
-            "seen" (those of the stream so far, too).
+        stream_mask: "present" (the classes of the stream batch, of all replicas together), "task"
+            (those of the open task so far, too) or "seen" (those of the stream so far, too).
         seen: bool [classes], the learner's variable of the classes seen.
         heads: The learner's heads.
+        state: Makes variables that are saved with the learner, `Learner.state`.
 
     Raises:
         UserError: It is unknown, or there are heads.
     """
 
-    def __init__(self, stream_mask: str, seen: keras.Variable, heads: HeadMasks | None = None):
+    def __init__(
+        self,
+        stream_mask: str,
+        seen: keras.Variable,
+        heads: HeadMasks | None,
+        state: Callable[..., keras.Variable],
+    ):
         self.stream_mask, self._seen = STREAM_MASK.check(stream_mask), seen
+        self._of_task = None
+        if stream_mask == "task":
+            self._of_task = state("classes_of_task", lambda: tuple(seen.shape), "bool")
         if heads is not None:
             raise UserError(
                 f"received stream_mask={stream_mask!r} and heads: a head is its mask already, "
@@ -52,8 +64,19 @@ class StreamMask(Option):
         classes = classes_of(batch, count)
         if self.stream_mask == "seen":
             classes |= self._seen.value
+        if self._of_task is not None:
+            classes |= self._of_task.value
         rows = tf.broadcast_to(classes, [tf.shape(batch.weights)[0], count])
         return batch._replace(extras={**batch.extras, STREAM_CLASSES: rows})
+
+    def after_step(self, batch: Batch, step: Step, note: Any) -> None:
+        if self._of_task is not None:
+            now = classes_of(batch, self._of_task.shape[0])
+            self._of_task.assign(self._of_task.value | now)
+
+    def on_task_begin(self, task_id: int) -> None:
+        if self._of_task is not None:
+            self._of_task.assign(tf.zeros_like(self._of_task.value))
 
     def get_config(self) -> dict[str, Any]:
         return {"stream_mask": self.stream_mask}
