@@ -4,7 +4,7 @@ python -m benchmarks.chunks_pay [--methods=er_ring,agem] [--rounds=3]
 
 On a processor, one thread, with the dense network of `one_step`. `compile` is what the first chunk
 takes beyond a later one, less what the first plain call does. The rule of
-`nccl_tf/learner/chunk.py` rests on this table.
+`nccl_tf/learner/execution.py` rests on this table.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import nccl_tf
 from benchmarks.one_step import BATCH, CLASSES, learner_of, two_tasks
 from benchmarks.side_by_side import measure, table, take_threads
 from nccl_tf.errors import UserError
-from nccl_tf.learner.chunk import STEPS_THAT_PAY
+from nccl_tf.learner.execution import STEPS_THAT_PAY
 from nccl_tf.records.provenance import describe_devices
 
 SHAPE, STEPS = (28, 28, 1), 600

@@ -101,7 +101,7 @@ def kernels(learner: Any, data: tf.data.Dataset) -> collections.Counter[str]:
         learner.steps_per_execution = steps
         learner.execution.forget()
         learner.make_train_function()
-        learner.train_function.known = Known(checked=True, weighed=False)  # as of a task
+        learner.execution.known = Known(checked=True, weighed=False)  # as of a task
         iterator = iter(data)
         learner.train_function(iterator)  # traces
         learner.train_function(iterator)

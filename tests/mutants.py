@@ -343,7 +343,7 @@ MUTANTS = {
         "weights[: len(order)] = 1", "weights[:] = 1", "tests/streams/test_batches.py"
     ),
     "chunk: a rest of batches as a chunk": Mutant(
-        "if count == self._learner.steps_per_execution == asked:", "if count > 1:",
+        "if count == self.steps == asked:", "if count > 1:",
         "tests/learner/test_chunk.py",
     ),
     "chunk: a batch of another size is not counted": Mutant(
@@ -357,7 +357,8 @@ MUTANTS = {
         "return None if resumed else False", "return None", "tests/learner/test_chunk.py"
     ),
     "chunk: compiling is training": Mutant(
-        "return len(self._compiled)", "return 0", "tests/learner/test_chunk.py"
+        "return self.traces + len(self._compiled)", "return self.traces",
+        "tests/learner/test_chunk.py",
     ),
     "batches: the first example for all": Mutant(
         "tf.gather(column, index), self.inputs", "tf.gather(column, index - index), self.inputs",

@@ -16,11 +16,11 @@ from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
-from nccl_tf.learner import adapters, checks, chunk, devices, fitting, growth, shared
+from nccl_tf.learner import adapters, checks, devices, growth, shared
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.columns import Column
 from nccl_tf.learner.data import Known
-from nccl_tf.learner.execution import Execution
+from nccl_tf.learner.execution import LOGGER, Execution
 from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.measures import NanCount, StepMeans
@@ -31,6 +31,7 @@ from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.step import Logits, Logs, Step, checked_applied
 from nccl_tf.learner.storage import Storage
+from nccl_tf.learner.turns import alone, one_at_a_time
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
@@ -113,16 +114,17 @@ class Core(keras.Model):
     made), "no_memory" (None in place of a memory of its `memory_class`); the options that it
     refuses, as `Method.refuses` of the registry; and items of `nccl_tf.check_learner`. A class adds
     its own reasons to those of its bases; "" takes one back."""
-    steps_per_execution: int
     _checked_rows: ClassVar[Mapping[str, Hyperparameter]] = MappingProxyType({})
     _unnamed_rows: ClassVar[Sequence[Hyperparameter]] = ()
     _arguments: Captured
-    train_function: Any
+    execution: Execution
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """A learner that is not made yet, with the arguments of its constructor."""
         learner = super().__new__(cls, *args, **kwargs)
         object.__setattr__(learner, "_arguments", Captured(cls, args, kwargs))
+        # Keras sets the steps of a call when it makes a model.
+        object.__setattr__(learner, "execution", Execution())
         return learner
 
     def __init__(
@@ -173,7 +175,6 @@ class Core(keras.Model):
         self.devices: Any = devices.kind_in_scope()(self)
         self.devices.check_learner()
         self._growing = growth.Growing(network)
-        self.execution = Execution(self)
         self.progress = Progress(self.state, lambda: tuple(network.output_shape[-1:]))
         self.storage = Storage(self, checked_name("stores", stores, STORES))
         self.class_weighing = ClassWeighing(self)
@@ -182,7 +183,7 @@ class Core(keras.Model):
             self._mark_known(known_classes)
         self.options = Options(self)
         made = (
-            AverageWeights.of(average_weights, network, self.state),
+            AverageWeights.of(average_weights, network, self.state, self.execution.turns),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
             StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state),
         )
@@ -211,6 +212,15 @@ class Core(keras.Model):
         super().__init_subclass__(**kwargs)
         cls._checked_rows = rows_of(cls)
         cls._unnamed_rows = show_arguments(cls, Core, cls._checked_rows)
+
+    @property
+    def steps_per_execution(self) -> int:
+        """Steps in one call of the graph, as in Keras, which asks for it in each of its verbs."""
+        return self.execution.steps
+
+    @steps_per_execution.setter
+    def steps_per_execution(self, steps: int) -> None:
+        self.execution.steps = steps
 
     # ---- one step --------------------------------------------------------------------------------
 
@@ -523,7 +533,7 @@ class Core(keras.Model):
         that the host has checked are not looked at again.
         """
         batch = self.as_batch(data)
-        if not self._known.checked:
+        if not self.execution.known.checked:
             batch, wrong = self._wrong_label.find(
                 data, batch, self.example_loss, self.num_classes, self._class_table()
             )
@@ -547,6 +557,8 @@ class Core(keras.Model):
         if self.memory is not None and self.memory.is_allocated:
             self.memory.close_task(task_id)
 
+    @one_at_a_time
+    @alone
     def begin_task(self, task_id: int) -> None:
         """Open a task. Opening the task that is open changes nothing.
 
@@ -559,11 +571,13 @@ class Core(keras.Model):
         self.check_head(task_id)
         if not self.progress.begin_task(task_id):
             return
-        self._forget_known()
+        self.execution.known = Known()  # of the examples of another task
         for option in self.options:
             option.on_task_begin(task_id)
         self.on_task_begin(task_id)
 
+    @one_at_a_time
+    @alone
     def end_task(self) -> None:
         """Close the open task. Where none is open, nothing changes."""
         if not bool(self.progress.task_is_open.numpy()):
@@ -575,16 +589,6 @@ class Core(keras.Model):
         self.progress.tasks_ended.assign_add(1)
         for option in self.options:
             option.on_task_end(task_id)
-
-    @property
-    def _known(self) -> Known:
-        """What the host knows of the examples of now."""
-        return getattr(self.train_function, "known", Known())
-
-    def _forget_known(self) -> None:
-        """Let steps check examples again: these are others, or those of another task."""
-        if isinstance(self.train_function, chunk.Chunk):
-            self.train_function.known = Known()
 
     def check_head(self, task_id: int) -> None:
         """Check that there is a head for a task, where there are heads.
@@ -662,7 +666,7 @@ class Core(keras.Model):
         """
         if message and key not in self._said:
             self._said.add(key)
-            fitting.LOGGER.warning("%s", message)
+            LOGGER.warning("%s", message)
 
     def make_graphs(self) -> None:
         """Make graphs beside the steps, at `compile` and when the head has grown.

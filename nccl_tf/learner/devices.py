@@ -84,15 +84,6 @@ class OneDevice:
         """Make a learner that has been compiled ready to be traced."""
         self._written = None
 
-    def most_steps(self, asked: int | None, fast: int) -> int:
-        """The most steps in one call of the graph.
-
-        Args:
-            asked: As the user asked for.
-            fast: A number that is fast.
-        """
-        return asked or fast
-
     def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
         """As `keras.Model.fit`."""
         return keras.Model.fit(self._learner, x, **arguments)
@@ -309,10 +300,6 @@ class Replicas(OneDevice):
         self._learner.reset_metrics()
         self._steps = None
 
-    def most_steps(self, asked: int | None, fast: int) -> int:
-        """One, where the user asked for no number: Keras's loop takes no more on replicas."""
-        return asked or 1
-
     def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
         """`fit` by Keras, or by `_fit` where Keras's fails.
 
@@ -362,7 +349,8 @@ class Replicas(OneDevice):
             for first in range(0, batches, self._learner.steps_per_execution):
                 count = min(self._learner.steps_per_execution, batches - first)
                 called.on_train_batch_begin(first)
-                self._steps(iterator, tf.constant(count))
+                with self._learner.execution.turns.take():
+                    self._steps(iterator, tf.constant(count))
                 called.on_train_batch_end(first + count - 1)
                 if self._learner.stop_training:
                     break

@@ -1,39 +1,119 @@
-"""How a learner runs its steps: by themselves, or many in one program of XLA."""
+"""How a learner runs its steps: one after another, or K of them as one XLA program.
 
-from collections.abc import Sequence
-from typing import Any
+A step of a small network is some two hundred operations, each of which TensorFlow starts by itself.
+XLA compiles K whole steps, memory and logs included, into one program, which starts none. K batches
+are taken from the iterator and stacked before it, so the program knows every shape, and one trace
+serves every K and size of a batch.
+"""
+
+import contextlib
+import logging
+import math
+import re
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
-from nccl_tf.learner import chunk, fitting
-from nccl_tf.learner.data import FitData
-from nccl_tf.learner.traced import TracedGraphs
-from nccl_tf.networks.inspection import has_convolutions, text_inputs
+from nccl_tf import xla
+from nccl_tf.errors import UserError
+from nccl_tf.learner.data import Known
+from nccl_tf.learner.turns import Turns
+from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.streams.batches import ByIndex, Columns
+
+LOGGER = logging.getLogger("nccl_tf")
+
+DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
+"""The most steps in one call, where the user names no number.
+
+A call costs as much as some six steps of a small dense network, and a signal or a checkpoint, which
+waits for its end, should not wait long.
+"""
+STEPS_THAT_PAY = 10_000
+"""Steps of a dense network on a processor that save more time than compiling them takes.
+
+`python -m benchmarks.chunks_pay` measures it for every method: 1,300 to 7,800 of those tried.
+"""
+DEVICE_SHARE = 2 * 2**30
+"""The most bytes of a task's examples that a GPU gets a copy of."""
+REFUSALS = (
+    tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError,
+    tf.errors.InternalError,
+)  # fmt: skip
+"""What TensorFlow raises where XLA cannot compile a program, before anything of it runs."""
+_FREQUENCIES = ("update_freq", "log_freq", "save_freq")
+"""Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
+
+
+class Steps(NamedTuple):
+    """What a call of a train function runs.
+
+    Attributes:
+        step: From the data of a batch to logs.
+        results: Returns the results of the metrics.
+        loop: From a step to the function that Keras calls with an iterator, without XLA.
+        adds_logs: Whether a step may add logs to the results of the metrics.
+    """
+
+    step: Callable[[Any], dict[str, Any]]
+    results: Callable[[], dict[str, Any]]
+    loop: Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
+    adds_logs: bool
 
 
 class Execution:
-    """How a learner runs its steps, chosen before the first one that follows a `compile`.
-
-    Args:
-        learner: The learner.
+    """How steps run, chosen before the first one that follows a `compile`, and their graphs.
 
     Attributes:
         under_xla: Whether steps run under XLA; None where they do as long as XLA does not refuse
             them.
         traces: How often a step was traced.
-        test_functions: Keras's compiled functions of evaluation, by the steps of a call.
+        columns: The examples that batches of indices are gathered from, where an iterator delivers
+            indices; None where it delivers batches.
+        known: What the host knows of all that an iterator delivers; steps that need not compute it
+            have graphs of their own.
+        turns: Of the threads that use the learner.
     """
 
-    def __init__(self, learner: keras.Model) -> None:
-        self._learner = learner
-        self._graphs = TracedGraphs(learner)
+    def __init__(self) -> None:
+        self.turns = Turns()
         self.traces = 0
+        self.columns: Columns | None = None
+        self.known = Known()
+        self._steps, self._thread = 1, threading.local()
+        self._noted: list[Any] = []
+        weakref.finalize(self, _dismantle, self._noted).atexit = False
+        self.begin(1, 1)
+        self._is_chosen = True  # there is nothing to choose before `compile`
+        self.forget()
+
+    # ---- what is chosen --------------------------------------------------------------------------
+
+    def begin(
+        self,
+        steps: int | None,
+        most: int,
+        jit_compile: bool | None = False,
+        may_compile: bool = False,
+        convolves: bool = False,
+    ) -> None:
+        """Begin anew, at `compile`.
+
+        Args:
+            steps: In one call, as the user asks for them; None to choose.
+            most: Steps in one call, where the user names no number.
+            jit_compile: Whether steps run under XLA; None to choose.
+            may_compile: Whether XLA is known to compile them, as far as can be told.
+            convolves: Whether convolutions are trained, which XLA slows down on a processor.
+        """
+        self._asked, self._most = steps, most
+        self._jit_compile, self._may_compile, self._convolves = jit_compile, may_compile, convolves
         self.under_xla: bool | None = False
-        self._asked: int | None = 1
-        self._per_program = 0
-        self._is_chosen = False
-        self.test_functions: dict[int, Any] = {}
+        self._per_program, self._is_chosen = 0, False
 
     @property
     def per_program(self) -> int:
@@ -44,44 +124,13 @@ class Execution:
         return self._per_program
 
     @property
-    def made(self) -> int:
-        """Traces and programs of XLA so far: a call that makes one is slow."""
-        compiled: int = self._learner.train_function.compiled
-        return self.traces + compiled
-
-    @property
     def most_per_call(self) -> int:
         """The most steps that one call of the train function takes; 1 before `compile`."""
-        if not self._learner.compiled or self._learner.run_eagerly:
-            return 1
-        return self._per_program if self._in_programs else self._most
+        return self._per_program if self._in_programs else self._asked or self._most
 
     @property
     def _in_programs(self) -> bool:
         return bool(self._per_program) and self.under_xla is not False
-
-    @property
-    def _most(self) -> int:
-        fast = fitting.most_steps(self._learner.network)
-        return self._learner.devices.most_steps(self._asked, fast)
-
-    def note_trace(self) -> None:
-        """Note that a training step is traced, or run eagerly."""
-        self.traces += 1
-        self.note_graph()
-
-    def note_graph(self) -> None:
-        """Note a graph that is being traced, to take it apart when the learner is deleted."""
-        self._graphs.note()
-
-    def begin(self, asked: int | None) -> None:
-        """Begin anew, at `compile`.
-
-        Args:
-            asked: `steps_per_execution` as `compile` received it.
-        """
-        self._asked = asked
-        self.under_xla, self._per_program, self._is_chosen = False, 0, False
 
     def choose(
         self,
@@ -102,16 +151,14 @@ class Execution:
             resumed: `per_program` of the training that is resumed, which holds where `compile` has
                 not asked for something else; None of one that begins.
         """
-        learner = self._learner
-        if self._is_chosen or not learner.compiled:
+        if self._is_chosen:
             return
         self._is_chosen = True
-        able = learner.devices.count == 1 and not learner.run_eagerly
-        self.under_xla = self._resolved(steps, resumed) if able else False
+        self.under_xla = self._resolved(steps, resumed)
         if self.under_xla is not False:
-            self._per_program = fitting.steps_per_execution(
-                self._asked or resumed or fitting.most_steps(learner.network), 1, batches, None,
-                callbacks, self._asked is not None, bool(resumed),
+            self._per_program = steps_in_a_call(
+                self._asked or resumed or self._most, 1, batches, None, callbacks,
+                self._asked is not None, bool(resumed),
             )  # fmt: skip
 
     def _resolved(self, steps: int | None, resumed: int | None) -> bool | None:
@@ -123,60 +170,430 @@ class Execution:
             steps: How many there will be; None where it is not known.
             resumed: As for `choose`, 0 without XLA.
         """
-        learner = self._learner
-        asked = (learner.get_compile_config() or {})["jit_compile"]
-        if asked is not None:
-            return bool(asked)
+        if self._jit_compile is not None:
+            return self._jit_compile
         if resumed is not None:
             return None if resumed else False
-        if learner.why_not("jit_compile") or text_inputs(learner.network):
+        if not self._may_compile:
             return False
         if tf.config.get_visible_devices("GPU"):
             return None
-        # Convolutions are slower under XLA on a processor.
-        pays = steps is not None and steps >= chunk.STEPS_THAT_PAY
-        return None if pays and not has_convolutions(learner.network) else False
+        pays = steps is not None and steps >= STEPS_THAT_PAY
+        return None if pays and not self._convolves else False
 
     def set_per_call(
-        self, batches: int | None, steps_per_epoch: int | None, callbacks: Any
+        self, batches: int | None, steps_per_epoch: int | None, callbacks: Iterable[Any]
     ) -> None:
-        """Set the learner's `steps_per_execution` for a fit.
+        """Set the steps of a call for a fit.
 
         Args:
             batches: Of an epoch; None where it is not known.
             steps_per_epoch: As `fit` received it.
             callbacks: Of the fit.
         """
-        learner = self._learner
         # A program of XLA is compiled for its number of steps, which tasks of all lengths share.
-        is_fixed = self._in_programs
-        most = self._per_program if is_fixed else self._most
-        steps = fitting.steps_per_execution(
-            1 if learner.run_eagerly else most, learner.steps_per_execution, batches,
-            steps_per_epoch, callbacks, self._asked is not None, is_fixed,
+        self.steps = steps_in_a_call(
+            self.most_per_call, self.steps, batches, steps_per_epoch, callbacks,
+            self._asked is not None, self._in_programs,
         )  # fmt: skip
-        if steps != learner.steps_per_execution:
-            learner.steps_per_execution = steps
-            self.forget()
 
-    def take(self, data: FitData) -> Any:
-        """What Keras iterates over: under XLA the indices of a task's batches, gathered there.
+    # ---- steps of a call -------------------------------------------------------------------------
 
-        Args:
-            data: Of a fit.
+    @property
+    def steps(self) -> int:
+        """Steps in one call of a graph: those that `of` names to this thread, or those of `fit`."""
+        steps: int = getattr(self._thread, "steps", self._steps)
+        return steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        self._steps = steps
+
+    @contextlib.contextmanager
+    def of(self, steps: int) -> Iterator[None]:
+        """A context in which calls of this thread take so many steps, and those of others do not.
+
+        One that predicts while another trains has steps of its own.
         """
-        by_index = None if self.under_xla is False else data.by_index
-        self._learner.make_train_function()
-        columns = None if by_index is None else by_index.columns
-        self._learner.train_function.columns = chunk.on_device(columns)
-        return data.x if by_index is None else by_index.rows
+        before = getattr(self._thread, "steps", None)
+        self._thread.steps = steps
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._thread.steps
+            else:
+                self._thread.steps = before
+
+    # ---- traces ----------------------------------------------------------------------------------
+
+    @property
+    def made(self) -> int:
+        """Traces and programs of XLA so far: a call that makes one is slow."""
+        # A program is compiled for each number of steps and batch size.
+        return self.traces + len(self._compiled)
+
+    def note_trace(self) -> None:
+        """Note that a training step is traced, or run eagerly."""
+        self.traces += 1
+        self.note_graph()
+
+    def note_graph(self) -> None:
+        """Note a graph that is being traced, to take it apart when the learner is deleted.
+
+        Keras calls a step as a compiled function within another one. TensorFlow keeps the graph of
+        such a function for ever: its operations refer to it where Python's garbage collector does
+        not look.
+        """
+        if not tf.executing_eagerly():
+            self._noted.append(tf.compat.v1.get_default_graph())
 
     def forget(self) -> None:
-        """Forget every compiled function, because a step or the variables have changed."""
-        learner = self._learner
-        before = learner.train_function
-        learner.train_function = learner.test_function = learner.predict_function = None
-        self.test_functions.clear()
-        if before is not None:  # A callback may ask for it when Keras has made that of this fit.
-            learner.make_train_function()
-            learner.train_function.columns = before.columns
+        """Forget every graph of steps, because a step or the variables have changed."""
+        self._plain: dict[tuple[Known, int], Callable[[Any], Any]] = {}
+        self._results: Any = None
+        self._take = graph(_stacked, reduce_retracing=True)
+        self._programs: dict[tuple[str, Known], _Program] = {}
+        self._compiled: set[tuple[_Program, int, int]] = set()
+
+    # ---- the train function ----------------------------------------------------------------------
+
+    def take(self, by_index: ByIndex | None, x: Any) -> Any:
+        """What Keras iterates over in a fit: under XLA the indices of a task's batches.
+
+        Args:
+            by_index: What the batches of a task are gathered from; None of other data.
+            x: The data.
+        """
+        if self.under_xla is False or by_index is None:
+            self.columns = None
+            return x
+        self.columns = _on_device(by_index.columns)
+        return by_index.rows
+
+    def run(self, steps: Steps, iterator: Any) -> Any:
+        """Take the steps of one call, and return their logs: Keras's train function.
+
+        Raises:
+            StopIteration: There is no batch.
+            UserError: XLA cannot compile the steps, and `compile` asked for it.
+        """
+        runs_plainly = self.under_xla is False and self.columns is None
+        if runs_plainly or not _is_static(iterator):
+            return self._run_plainly(steps, iterator)
+        left, logs = self.steps, None
+        while left:
+            count, batches, following = self._take(iterator, tf.constant(left))
+            if not int(count):
+                break
+            logs = self._learn(steps, batches, int(count), left)
+            left -= int(count)
+            if left and bool(following.has_value()):
+                one = tf.nest.map_structure(lambda part: part[None], following.get_value())
+                logs = self._learn(steps, one, 1, left)
+                left -= 1
+        if logs is None:
+            raise StopIteration
+        return logs
+
+    def _run_plainly(self, steps: Steps, iterator: Any) -> Any:
+        key = self.known, self.steps
+        if key not in self._plain:
+            self._plain[key] = steps.loop(_after_data(steps))
+        logs = self._plain[key](iterator)
+        if steps.adds_logs:
+            return logs
+        self._results = self._results or graph(steps.results)
+        return self._results()
+
+    def _learn(self, steps: Steps, batches: Any, count: int, asked: int) -> Any:
+        """Learn stacked batches: K of them at once, fewer of them one by one."""
+        if self.columns is not None:  # one gather, outside of the program of XLA
+            batches = self.columns.gather(*batches)
+        program = self._program(steps, batches)
+        if count == self.steps == asked:
+            return self._run(program, batches)
+        logs = None
+        for number in range(count):
+            one = tf.nest.map_structure(lambda part, n=number: part[n : n + 1], batches)
+            logs = self._run(program, one)
+        return logs
+
+    def _program(self, steps: Steps, batches: Any) -> "_Program":
+        spec = tf.nest.map_structure(
+            lambda part: tf.TensorSpec([None, *part.shape[2:]], part.dtype), batches
+        )
+        key = str(spec), self.known
+        if key not in self._programs:
+            self._programs[key] = _program(steps, spec)
+        return self._programs[key]
+
+    def _run(self, program: "_Program", batches: Any) -> Any:
+        if self.under_xla is False:
+            return program.plain(batches)
+        self._compiled.add((program, *tf.nest.flatten(batches)[0].shape[:2]))
+        try:
+            return program.compiled(batches)
+        except REFUSALS as error:
+            # Nothing of the program has run: it moves its variables when it ends.
+            reason = _reason_of(error)
+            if self.under_xla:
+                raise UserError(
+                    f"received jit_compile=True, but XLA cannot compile the step: {reason}; leave "
+                    "jit_compile out, or change what it names"
+                ) from error
+            LOGGER.info("steps run without XLA, which cannot compile them: %s", reason)
+            self.under_xla = False
+            return program.plain(batches)
+
+
+# ---- how many steps a call has -------------------------------------------------------------------
+
+
+def most_steps(network: keras.Model) -> int:
+    """The most steps in one call of the graph that is fast and not long."""
+    return CONVOLUTION_STEPS if has_convolutions(network, frozen=True) else DENSE_STEPS
+
+
+def steps_in_a_call(
+    most: int,
+    current: int,
+    batches: int | None,
+    steps_per_epoch: int | None,
+    callbacks: Iterable[Any],
+    asked: bool,
+    is_fixed: bool = False,
+) -> int:
+    """Steps in one call of the graph.
+
+    Keras runs past a `steps_per_epoch` that the number does not divide, and tells callbacks the
+    number of a call's last batch alone. A change of the number compiles the step again, so the
+    current number stays where it serves.
+
+    Args:
+        most: No more than this.
+        current: The number of now.
+        batches: Of an epoch; None where it is not known.
+        steps_per_epoch: As `fit` received it.
+        callbacks: Those of `fit`.
+        asked: Whether the user has named `most` in `compile`.
+        is_fixed: Whether a smaller number than `most` has a price, whatever the epoch's length.
+
+    Returns:
+        The largest number that divides `steps_per_epoch`, the frequencies of callbacks and, where
+        one has a frequency, the epoch; where it can be 10 or more, or the whole, a divisor of the
+        epoch.
+    """
+    if not asked and ((batches is None and not is_fixed) or any(map(_sees_batches, callbacks))):
+        return 1
+    periods = [getattr(callback, name, None) for callback in callbacks for name in _FREQUENCIES]
+    counted = [period for period in periods if isinstance(period, int) and period > 0]
+    whole = [batches if counted else None, steps_per_epoch]
+    counted += [period for period in whole if period]
+
+    if (asked or is_fixed) and not counted:
+        return most
+    common = math.gcd(*counted)
+    numbers = [n for n in (_divisors(common) if counted else range(1, most + 1)) if n <= most]
+    if asked or is_fixed or batches is None:
+        return numbers[-1]
+    if current in numbers and 2 * current >= min(numbers[-1], batches):
+        return current
+    divisors = [n for n in numbers if batches % n == 0 and (n >= 10 or n == batches)]
+    return divisors[-1] if divisors else numbers[-1]
+
+
+def _divisors(number: int) -> list[int]:
+    """All divisors in order, found in time proportional to the root of a number of any size."""
+    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
+
+
+def _sees_batches(callback: Any) -> bool:
+    """Whether a callback of the user's own acts on batches, and so wants to see each of them."""
+    verbs = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
+    if any(verb in vars(callback) for verb in verbs):  # a LambdaCallback
+        return True
+    if isinstance(callback, keras.callbacks.TensorBoard):  # counts calls as batches
+        return isinstance(callback.update_freq, int)
+    if type(callback).__module__.partition(".")[0] in ("keras", "nccl_tf"):
+        return False
+    base = keras.callbacks.Callback
+    return any(getattr(type(callback), verb, None) is not getattr(base, verb) for verb in verbs)
+
+
+# ---- graphs --------------------------------------------------------------------------------------
+
+
+def graph(function: Callable[..., Any], **arguments: Any) -> Any:
+    """A graph of a function. TensorFlow would warn of many learners, whose graphs it counts as one
+    function's."""
+    made = tf.function(function, autograph=False, **arguments)
+    made._omit_frequent_tracing_warning = True
+    return made
+
+
+def _after_data(steps: Steps) -> Callable[[Any], Any]:
+    """A step that begins when its batch has come, without the results of metrics.
+
+    Where data of unknown length end, TensorFlow asks for one batch more, and would draw from the
+    memory for it meanwhile. Results are taken once, after all steps of a call, unless a step adds
+    logs to them.
+    """
+
+    def begin(data: Any) -> Any:
+        parts = tf.nest.flatten(data, expand_composites=True)
+        with tf.control_dependencies([part for part in parts if part is not None]):
+            logs = steps.step(data)
+            return logs if steps.adds_logs else tf.zeros(())
+
+    return begin
+
+
+class _Program(NamedTuple):
+    """The steps of stacked batches of one form, without XLA and under it."""
+
+    plain: Any
+    compiled: Any
+
+
+def _program(steps: Steps, spec: Any) -> _Program:
+    """The program of all steps of a call.
+
+    Args:
+        steps: The step and the results of metrics after the last one.
+        spec: Of a batch.
+    """
+    own = _own_logs(steps, spec) if steps.adds_logs else {}
+
+    def run(batches: Any) -> Any:
+        def step(number: tf.Tensor, logs: Any) -> Any:
+            del logs
+            found = steps.step(tf.nest.map_structure(lambda part: part[number], batches))
+            return number + 1, {name: found[name] for name in own}
+
+        count = tf.shape(tf.nest.flatten(batches)[0])[0]
+        start = {name: tf.zeros(s.shape, s.dtype) for name, s in own.items()}
+        _, logs = tf.while_loop(
+            lambda number, _: number < count, step, (0, start), parallel_iterations=1
+        )
+        return {**logs, **steps.results()}
+
+    def run_under_xla(batches: Any) -> Any:
+        with xla.program():
+            return run(batches)
+
+    stacked = [tf.nest.map_structure(lambda s: tf.TensorSpec([None, *s.shape], s.dtype), spec)]
+    return _Program(
+        graph(run, input_signature=stacked),
+        graph(run_under_xla, input_signature=stacked, jit_compile=True),
+    )
+
+
+def _own_logs(steps: Steps, spec: Any) -> dict[str, Any]:
+    """The logs that a step of a user's class adds to those of the metrics."""
+    step = tf.function(steps.step, [spec], autograph=False)
+    found = step.get_concrete_function().structured_outputs
+    known = steps.results()
+    return {name: value for name, value in found.items() if name not in known}
+
+
+def _stacked(iterator: Any, most: tf.Tensor) -> tuple[tf.Tensor, Any, Any]:
+    """Batches of one size, stacked, and the one of another size that came after them.
+
+    Args:
+        iterator: Of tf.data.
+        most: int32 scalar, at most so many.
+
+    Returns:
+        How many there are, int32; the batches [count, size, ...]; and an optional.
+    """
+    spec = iterator.element_spec
+    parts = tf.nest.flatten(spec)
+
+    def size_of(batch: tf.experimental.Optional) -> tf.Tensor:
+        return tf.cond(
+            batch.has_value(),
+            lambda: tf.shape(tf.nest.flatten(batch.get_value())[0])[0],
+            lambda: -1,
+        )
+
+    def take(count: tf.Tensor, arrays: Any, batch: Any, size: tf.Tensor) -> Any:
+        values = tf.nest.flatten(batch.get_value())
+        arrays = [a.write(count, v) for a, v in zip(arrays, values, strict=True)]
+        following = tf.cond(
+            count + 1 < most,
+            iterator.get_next_as_optional,
+            lambda: tf.experimental.Optional.empty(spec),
+        )
+        return count + 1, arrays, following, size_of(following)
+
+    # The data come from the host, and go to the device once, stacked.
+    with tf.device("CPU:0"):
+        first = iterator.get_next_as_optional()
+        size = size_of(first)
+        arrays = [tf.TensorArray(s.dtype, 0, True, infer_shape=False, element_shape=s.shape)
+                  for s in parts]  # fmt: skip
+        count, arrays, following, _ = tf.while_loop(
+            lambda count, _, batch, own: (own == size) & (own >= 0), take,
+            (0, arrays, first, size), parallel_iterations=1,
+        )  # fmt: skip
+        stacked = tf.cond(
+            count > 0,
+            lambda: [a.gather(tf.range(count)) for a in arrays],
+            lambda: [tf.zeros([0, *(side or 0 for side in s.shape)], s.dtype) for s in parts],
+        )
+        stacked = [
+            tf.ensure_shape(part, [None, *s.shape]) for part, s in zip(stacked, parts, strict=True)
+        ]
+        return count, tf.nest.pack_sequence_as(spec, stacked), following
+
+
+def _is_static(iterator: Any) -> bool:
+    """Whether an iterator delivers what can be stacked for XLA: dense tensors that are no text."""
+    if not isinstance(iterator, tf.data.Iterator):
+        return False
+    parts = tf.nest.flatten(iterator.element_spec)
+    return all(
+        isinstance(part, tf.TensorSpec) and part.shape.rank and part.dtype != tf.string
+        for part in parts
+    )
+
+
+def _reason_of(error: Exception) -> str:
+    """What XLA says of the operation that it cannot compile, in a line."""
+    text = str(getattr(error, "message", error))
+    found = re.search(r"(?:unsupported operations|Detected unsupported)[^\n]*?: ([^\n]+)", text)
+    return " ".join((found.group(1) if found else text.strip().split("\n")[0]).split())[:300]
+
+
+def _on_device(columns: Columns) -> Columns:
+    """The examples of a task on the device, where there is a GPU and they are not too large."""
+    if not tf.config.get_visible_devices("GPU"):
+        return columns
+    parts = tf.nest.flatten(columns)
+    is_text = any(part.dtype == tf.string for part in parts)
+    if is_text or sum(part.dtype.size * int(tf.size(part)) for part in parts) > DEVICE_SHARE:
+        return columns
+    with tf.device("GPU:0"):
+        return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
+
+
+_PARTS = "_true_graph", "_false_graph", "_cond_graph", "_body_graph"
+"""Where an operation holds the graphs of a condition or a loop."""
+
+
+def _dismantle(graphs: list[Any]) -> None:
+    # Private, and without it graphs stay, as Keras's own do.
+    with contextlib.suppress(ImportError):
+        from tensorflow.python.framework.func_graph import dismantle_func_graph
+
+        while graphs:
+            graph = graphs.pop()
+            parts = (
+                getattr(operation, name, None)
+                for operation in graph.get_operations()
+                for name in _PARTS
+            )
+            graphs.extend(part for part in parts if part is not None)
+            dismantle_func_graph(graph)

@@ -19,18 +19,24 @@ from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner import (
     adapters,
     checks,
-    chunk,
-    fitting,
     growth,
     hints,
     measures,
     serving,
     shared,
 )
+from nccl_tf.learner.callbacks import (
+    EpochOrder,
+    FirstPass,
+    callback_list,
+    first_pass,
+    listed,
+    whole_epoch,
+)
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, Known, agreed_names
-from nccl_tf.learner.execution import Execution
+from nccl_tf.learner.execution import Execution, Steps, graph, most_steps
 from nccl_tf.learner.heads import MASKED_LOGIT, HeadMasks
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.marks import Marks
@@ -40,12 +46,15 @@ from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.prepared import prepared_data, prepares
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.storage import Storage
+from nccl_tf.learner.turns import alone, one_at_a_time
 from nccl_tf.memories.memory import Memory
 from nccl_tf.networks.inspection import (
     check_runs_under_xla,
     computes_in_float16,
     ends_in_probabilities,
     find_head,
+    has_convolutions,
+    text_inputs,
 )
 from nccl_tf.received import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.whole_files import replaced
@@ -76,12 +85,14 @@ class Learner(Core):
     and a weight of 0 marks an example as padding.
     """
 
+    train_function: Any
     test_function: Any
     predict_function: Any
     _class_names: tuple[str, ...] = ()
     _trained: list[tuple[int, bool]] | None = None
     _count: Any = None
     _store: Any = None
+    _test_functions: dict[int, Any]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As in Keras, unless the attribute would take the place of one of the base.
@@ -106,6 +117,8 @@ class Learner(Core):
         self._check_not_behind()
         return super().__call__(*args, **kwargs)
 
+    @one_at_a_time
+    @alone
     def compile(
         self,
         optimizer: Any = "sgd",
@@ -159,7 +172,7 @@ class Learner(Core):
         self.devices.check_scope()
         self._check_not_behind()
         checks.check_compile(steps_per_execution, jit_compile, loss_weights, **switches)
-        jit_compile = None if jit_compile == "auto" else jit_compile
+        jit_compile = None if jit_compile in (None, "auto") else bool(jit_compile)
         metrics = [*checks.as_list(metrics), *checks.as_list(weighted_metrics)] or None
         example_loss = self._checked_loss(loss, classes)
         optimizer = checks.as_optimizer(optimizer)
@@ -192,7 +205,15 @@ class Learner(Core):
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._trained = checks.trained(self.trainable_variables)
-        self.execution.begin(steps_per_execution)
+        able = self.devices.count == 1 and not run_eagerly
+        self.execution.begin(
+            1 if run_eagerly else steps_per_execution,
+            # Keras's loop takes no more than one on replicas.
+            most_steps(self.network) if able else 1,
+            jit_compile if able else False,
+            may_compile=not self.why_not("jit_compile") and not text_inputs(self.network),
+            convolves=has_convolutions(self.network),
+        )
         checks.check_rate_is_finite(self.optimizer)
         self._hint_of_optimizer()
         self._made_metrics = MappingProxyType({"metrics": made})
@@ -247,10 +268,8 @@ class Learner(Core):
         """As `Core.make_graphs`."""
         super().make_graphs()
         self._metrics_fit = False
-        self._count = tf.function(self._count_predictions, reduce_retracing=True, autograph=False)
-        # TensorFlow counts the graphs of all learners as one function's, and warns of them.
-        self._count._omit_frequent_tracing_warning = True
-        self._store = tf.function(self._remember, reduce_retracing=True, autograph=False)
+        self._count = graph(self._count_predictions, reduce_retracing=True)
+        self._store = graph(self._remember, reduce_retracing=True)
 
     def _checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
@@ -271,6 +290,7 @@ class Learner(Core):
             )
         return found
 
+    @one_at_a_time
     def fit(
         self,
         x: Any = None,
@@ -353,7 +373,7 @@ class Learner(Core):
         )  # fmt: skip
         data = prepared_data(self.network, data)
         if data.epochs is not None:
-            callbacks = [fitting.EpochOrder(data.epochs), *fitting.listed(callbacks)]
+            callbacks = [EpochOrder(data.epochs), *listed(callbacks)]
         given = data.validation if validation_data is None else validation_data
         validation = FitData.of_validation(given, kwargs.pop("validation_batch_size", None))
         if validation is not None and kwargs.get("validation_steps") is None:
@@ -381,23 +401,23 @@ class Learner(Core):
             self.storage.build(self.as_batch(first))
         self.class_weighing.set(factors)
         batches = data.count(validation_split)
-        first_pass = fitting.first_pass(initial_epoch, batches, steps_per_epoch)
+        stored = first_pass(initial_epoch, batches, steps_per_epoch)
         if resumes:
-            first_pass = range(0)
+            stored = range(0)
         if self.storage.stores == STORES[0]:
-            callbacks = [*fitting.listed(callbacks), fitting.FirstPass(first_pass)]
-        callbacks = fitting.callback_list(callbacks, verbose, begins, self._check_goes_on, logs)
+            callbacks = [*listed(callbacks), FirstPass(stored)]
+        callbacks = callback_list(callbacks, verbose, begins, self._check_goes_on, logs)
         batches = batches if steps_per_epoch is None else steps_per_epoch
         self.execution.choose(
             batches, None if batches is None else batches * (epochs - initial_epoch)
         )
-        whole = fitting.whole_epoch(batches, callbacks)
+        whole = whole_epoch(batches, callbacks)
         self.execution.set_per_call(whole, steps_per_epoch, callbacks)
-        x = self.execution.take(data)
+        x = self.execution.take(data.by_index, data.x)
         self.progress.left_open = "an earlier fit, which did not end,"
         self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
         try:
-            self.train_function.known = known
+            self.execution.known = known
             history = self.devices.fit(
                 x, y=data.y, batch_size=data.batch_size, epochs=epochs, verbose=verbose,
                 callbacks=callbacks, validation_split=validation_split,
@@ -408,7 +428,7 @@ class Learner(Core):
             )  # fmt: skip
             self.progress.left_open = ""
         finally:
-            self._forget_known()
+            self.execution.known = Known()
             self.progress.reset_skips_in_a_row()
             for memory in self.memories():
                 memory.set_stores(True)
@@ -442,6 +462,7 @@ class Learner(Core):
             measures.check_metric(metric, targets, outputs, loss)
         self._metrics_fit = True
 
+    @one_at_a_time
     def train_on_batch(
         self,
         x: Any,
@@ -486,15 +507,15 @@ class Learner(Core):
             self.check_rate()
         if self.storage.waits:
             self.storage.build(self.as_batch(data.columns))
-        self.make_train_function()
-        before, self.train_function.known = self._known, known
+        before, self.execution.known = self.execution.known, known
         try:
             logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
         finally:
-            self.train_function.known = before
+            self.execution.known = before
         self._check_goes_on()
         return logs
 
+    @one_at_a_time
     def evaluate(
         self,
         x: Any = None,
@@ -560,8 +581,8 @@ class Learner(Core):
         self._check_labels(data, int(self.progress.task.numpy()) if validates else None)
         self._try_metrics(data)
         # Keras runs past a number of steps that those of a call do not divide.
-        in_call = self.steps_per_execution if validates else 1
-        with self._evaluating(), self._steps_in_a_call(in_call):
+        in_call = self.execution.steps if validates else 1
+        with self._evaluating(), self.execution.of(in_call):
             logs = self.devices.evaluate(
                 data.x, return_dict, y=data.y, batch_size=data.batch_size, verbose=verbose,
                 sample_weight=data.weights, steps=steps, callbacks=callbacks, **kwargs,
@@ -603,11 +624,12 @@ class Learner(Core):
             data.check_ends()
         data = self._with_tasks(prepared_data(self.network, data), task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
-        with self._evaluating(), self._steps_in_a_call(1):
+        with self._evaluating(), self.execution.of(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
         self._refuse_wrong_labels()
         return logits
 
+    @one_at_a_time
     def test_on_batch(
         self,
         x: Any,
@@ -717,36 +739,29 @@ class Learner(Core):
             return self.progress.task.value
         return tf.where(self.progress.task_is_open.value, self.progress.task.value, checks.UNNAMED)
 
-    @contextmanager
-    def _steps_in_a_call(self, steps: int) -> Iterator[None]:
-        before, self.steps_per_execution = self.steps_per_execution, steps
-        try:
-            yield
-        finally:
-            self.steps_per_execution = before
-
     def make_test_function(self, force: bool = False) -> Any:
         """As in Keras, with the current number of steps in a call."""
-        made = self.execution.test_functions
-        if force or self.steps_per_execution not in made:
+        if force or self.test_function is None:
+            self._test_functions = {}
+        steps = self.execution.steps
+        if steps not in self._test_functions:
             super().make_test_function(force=True)
-            made[self.steps_per_execution] = self.test_function
-        self.test_function = made[self.steps_per_execution]
+            self._test_functions[steps] = self.test_function
+        self.test_function = self._test_functions[steps]
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
-        self._check_may_be("trained")
-        if self.train_function is not None and not force:
-            return self.train_function
-        own = type(self).train_step is not Learner.train_step
-        step = self.train_step if own else self._step_without_results
-        self.train_function = chunk.Chunk(self, step, own)
-        return self.train_function
+        adds_logs = type(self).train_step is not Learner.train_step
+        steps = Steps(
+            self.train_step, self.get_metrics_result, self.devices.train_function, adds_logs
+        )
 
-    def _step_without_results(self, data: Any) -> tf.Tensor:
-        """A step whose metrics' results are taken once, after all steps of a call."""
-        self.train_step(data)
-        return tf.zeros(())
+        def train(iterator: Any) -> Any:
+            with self.execution.turns.take():
+                return self.execution.run(steps, iterator)
+
+        self.train_function = train
+        return train
 
     def _maybe_symbolic_build(self, iterator: Any = None, data_batch: Any = None) -> None:
         """Nothing: `compile` builds all; Keras's fails where replicas' slices differ in size."""
@@ -827,7 +842,7 @@ class Learner(Core):
 
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
-        at_once = 1 if fitting.convolves(self.network) else 2
+        at_once = 1 if has_convolutions(self.network, frozen=True) else 2
         counts = measures.confusion(self, inputs, labels, tasks, self.num_classes, at_once)
         self.nan_count.add(tf.reduce_sum(counts[:, -1]))
         return counts
@@ -924,7 +939,8 @@ class Learner(Core):
     def _evaluating(self) -> Iterator[None]:
         """The learner as its options want it to be evaluated."""
         self._check_not_behind()
-        with self.options.evaluating():
+        # Options first: one that changes weights waits until no other thread takes them.
+        with self.options.evaluating(), self.execution.turns.take():
             yield
 
     def _check_may_be(self, done: str) -> None:
@@ -938,6 +954,7 @@ class Learner(Core):
 
     # ---- the memory ----------------------------------------------------------------------------
 
+    @one_at_a_time
     def remember(
         self,
         x: Any,
@@ -1048,6 +1065,8 @@ class Learner(Core):
 
     # ---- classes that come later ---------------------------------------------------------------
 
+    @one_at_a_time
+    @alone
     def add_classes(self, count: int) -> None:
         """Let the head grow by `count` logits, for classes that were not known of at the start.
 
@@ -1129,6 +1148,7 @@ class Learner(Core):
             Marks(self).set(saved, arguments["optimizer"])
         self.compile(**arguments)
 
+    @alone
     def save(
         self,
         filepath: Any,
@@ -1171,6 +1191,7 @@ class Learner(Core):
         finally:
             self.storage.saves_memory = before
 
+    @alone
     def serving_model(self) -> keras.Model:
         """A plain Keras model whose outputs are those of `predict`, to be exported and served.
 
@@ -1265,6 +1286,7 @@ class Learner(Core):
         value = self.example_loss.masked_value
         return serving.masked(logits, task, table, self.progress.seen_classes.numpy(), value)
 
+    @alone
     def save_adapters(self, path: Any) -> None:
         """Write the adapters (LoRA) alone, with what else is trained, such as biases and a head.
 
@@ -1291,6 +1313,8 @@ class Learner(Core):
         with self.serving_weights():
             adapters.save_adapters(self.network, path)
 
+    @one_at_a_time
+    @alone
     def load_adapters(self, path: Any) -> None:
         """Read the file of `save_adapters` into a network with the same base and adapters.
 
@@ -1356,9 +1380,16 @@ class Learner(Core):
                 "constructor of a subclass, or to a new learner and call load_weights"
             )
         super().load_own_variables(saved)
-        self._forget_known()
+        self.execution.known = Known()
         self.progress.left_open = "the file that was loaded"
 
+    @alone
+    def save_weights(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+        """As in Keras, between two calls of a training that runs in another thread."""
+        super().save_weights(filepath, overwrite=overwrite, **kwargs)
+
+    @one_at_a_time
+    @alone
     def load_weights(self, filepath: Any, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """As in Keras; the file has the memory's examples too.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from nccl_tf.learner.fitting import EpochOrder
+from nccl_tf.learner.callbacks import EpochOrder
 from nccl_tf.learner.hints import hint_of_earlier_steps
 from nccl_tf.learner.learner import Learner
 from nccl_tf.session.evaluation import Evaluation

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner import chunk
+from nccl_tf.learner import execution
 from nccl_tf.learner.options.option import Option
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
@@ -99,10 +99,10 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-6, err_msg=name)
     assert together.execution.traces == 1  # one trace for chunks, rests and every size of a batch
-    assert together.train_function.compiled == 3  # of five steps, of one, of a batch of three
+    assert together.execution.made == 1 + 3  # programs of five steps, of one, of a batch of three
     together.fit(*examples(1, 4 * 22), batch_size=4, verbose=0, task_id=1)
-    assert together.train_function.compiled == 3  # another rest takes the one of one step
-    assert alone.train_function.compiled == 0
+    assert together.execution.made == 1 + 3  # another rest takes the one of one step
+    assert alone.execution.made == alone.execution.traces
 
 
 class Sums(Option):
@@ -175,7 +175,7 @@ class OnTheHost(keras.metrics.Mean):
 
 
 def test_steps_that_xla_refuses_run_without_it_and_lose_no_batch(monkeypatch, caplog):
-    monkeypatch.setattr(chunk, "STEPS_THAT_PAY", 1)
+    monkeypatch.setattr(execution, "STEPS_THAT_PAY", 1)
     monkeypatch.setattr(OnTheHost, "seen", 0)
     plain, refused = (
         built("er", jit, metrics=[OnTheHost()], steps=steps)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nccl_tf import NCCL, ExperienceReplay, Finetune, RingMemory, Task
-from nccl_tf.learner.fitting import DENSE_STEPS, steps_per_execution
+from nccl_tf.learner.execution import DENSE_STEPS, steps_in_a_call
 from nccl_tf.streams.arrays import Examples
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
@@ -25,26 +25,26 @@ class Frequent(keras.callbacks.Callback):
 
 @given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4), st.integers(1, 99))
 def test_calls_end_at_epochs_and_callbacks(most, batches, frequency):
-    steps = steps_per_execution(most, 1, batches, batches, [Frequent(frequency)], False)
+    steps = steps_in_a_call(most, 1, batches, batches, [Frequent(frequency)], False)
     assert 1 <= steps <= most and batches % steps == 0 and frequency % steps == 0
-    steps = steps_per_execution(most, 1, batches, None, [], False)
+    steps = steps_in_a_call(most, 1, batches, None, [], False)
     divisors = [n for n in range(10, most + 1) if batches % n == 0]
     assert steps == (batches if batches <= most else max(divisors, default=most))
 
 
 def test_one_step_where_nothing_tells_how_many():
     own = Calls()
-    assert steps_per_execution(200, 1, None, None, [], False) == 1
-    assert steps_per_execution(200, 1, 600, None, [own], False) == 1
-    assert steps_per_execution(8, 1, 600, None, [own], True) == 8
+    assert steps_in_a_call(200, 1, None, None, [], False) == 1
+    assert steps_in_a_call(200, 1, 600, None, [own], False) == 1
+    assert steps_in_a_call(8, 1, 600, None, [own], True) == 8
 
 
 def test_a_huge_number_is_met_at_once():
     """Without a look at every number below it."""
     for most in (10**12, 10**12 + 1):
-        assert steps_per_execution(most, 1, 600, None, [], True) == most
-        assert steps_per_execution(most, 1, None, 10**12, [], True) == 10**12
-        assert steps_per_execution(most, 1, 600, 48, [Frequent(36)], True) == 12
+        assert steps_in_a_call(most, 1, 600, None, [], True) == most
+        assert steps_in_a_call(most, 1, None, 10**12, [], True) == 10**12
+        assert steps_in_a_call(most, 1, 600, 48, [Frequent(36)], True) == 12
 
 
 def test_fit_takes_no_step_more_than_it_was_told():

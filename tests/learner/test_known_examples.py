@@ -193,7 +193,7 @@ def test_a_fit_goes_on_after_what_a_callback_does_to_its_learner(change):
     note = After(lambda model: before.append(int(model.optimizer.iterations)))
     model.fit(**arrays(X, Y), callbacks=[After(change), note], verbose=0)
     assert int(model.optimizer.iterations) == before[0] + COUNT // BATCH - 1
-    assert model.train_function.known == Known()
+    assert model.execution.known == Known()
 
 
 @pytest.mark.seconds(16)  # XLA compiles the step twice
@@ -213,9 +213,9 @@ def test_nothing_is_known_of_the_state_that_a_callback_loads(tmp_path):
     model.save_weights(path)
 
     def load(model):
-        seen.append(model.train_function.known)
+        seen.append(model.execution.known)
         model.load_weights(path)
-        seen.append(model.train_function.known)
+        seen.append(model.execution.known)
 
     model.fit(**arrays(X, Y), callbacks=[After(load)], verbose=0)
     assert seen == [Known(checked=True, weighed=False), Known()]

@@ -13,6 +13,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
+from nccl_tf.learner.turns import Turns
 from nccl_tf.variables import assign_all
 
 
@@ -25,6 +26,7 @@ class AverageWeights(Option):
         average_weights: d.
         network: The network.
         state: Makes variables that are saved with the learner, `Learner.state`.
+        turns: Of the threads that use the network.
 
     Attributes:
         copy: The averages.
@@ -34,11 +36,14 @@ class AverageWeights(Option):
         UserError: d is out of range.
     """
 
-    def __init__(self, average_weights: float, network: keras.Model, state: Callable[..., Any]):
+    def __init__(
+        self, average_weights: float, network: keras.Model, state: Callable[..., Any], turns: Turns
+    ):
         self.average_weights = AVERAGE_WEIGHTS.taken(average_weights)
         floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
         self.copy = WeightCopy(network, state, "average", floats, at_least="float32")
         self.steps: keras.Variable = state("averaged_steps", (), "int64")
+        self._turns = turns
         self._evaluated = "averaged"
         self._plain: list[tf.Tensor] | None = None
 
@@ -61,18 +66,19 @@ class AverageWeights(Option):
     @contextmanager
     def use(self, which: str) -> Iterator[None]:
         """Let the network hold "averaged" or "plain" weights, and evaluation take them."""
-        before, self._evaluated = self._evaluated, which
-        holds = "plain" if self._plain is None else "averaged"
-        # Before the first step the average is the weights.
-        exchanges = which != holds and bool(int(self.steps.numpy()))
-        try:
-            if exchanges:
-                self._exchange()
-            yield
-        finally:
-            if exchanges:
-                self._exchange()
-            self._evaluated = before
+        with self._turns.take(alone=True):
+            before, self._evaluated = self._evaluated, which
+            holds = "plain" if self._plain is None else "averaged"
+            # Before the first step the average is the weights.
+            exchanges = which != holds and bool(int(self.steps.numpy()))
+            try:
+                if exchanges:
+                    self._exchange()
+                yield
+            finally:
+                if exchanges:
+                    self._exchange()
+                self._evaluated = before
 
     def _exchange(self) -> None:
         """Put the average into the network, or the plain weights back."""
@@ -84,8 +90,13 @@ class AverageWeights(Option):
             self._plain = None
 
     def check(self, done: str) -> None:
-        """Raise UserError where the network holds the average, which is not to be trained on."""
-        if self._plain is not None:
+        """Raise UserError where the network holds the average, which is not to be trained on.
+
+        Where it does in another thread alone, wait until that thread has left it.
+        """
+        with self._turns.take():
+            holds_average = self._plain is not None
+        if holds_average:
             raise UserError(
                 f'received a learner to be {done} within use_weights("averaged"), where its '
                 "network holds the averaged weights: leave the with block first"

@@ -1,7 +1,6 @@
-"""The callbacks and the steps per call of `fit`."""
+"""The callbacks of `fit`: checks, the first pass, orders of epochs, the progress bar."""
 
 import logging
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,82 +10,13 @@ import keras
 from nccl_tf.errors import LearningFailedError, checked_name
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.checks import check_weights
-from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.epochs import EpochBatches
 
 LOGGER = logging.getLogger("nccl_tf")
 
-DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
-"""The most steps in one call, where the user names no number.
-
-A call costs as much as some six steps of a small dense network, and a signal or a checkpoint, which
-waits for its end, should not wait long.
-"""
 LOGS = ("metrics", "all")
 CHECK_EVERY = 50
 """Batches between two looks at the learner's counters, which wait for the device."""
-_FREQUENCIES = ("update_freq", "log_freq", "save_freq")
-"""Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
-
-# ---- steps in a call ---------------------------------------------------------------------------
-
-
-def convolves(network: keras.Model) -> bool:
-    """Whether a pass of a network takes as long as convolutions do."""
-    return has_convolutions(network, frozen=True)
-
-
-def most_steps(network: keras.Model) -> int:
-    """The most steps in one call of the graph that is fast and not long."""
-    return CONVOLUTION_STEPS if convolves(network) else DENSE_STEPS
-
-
-def steps_per_execution(
-    most: int,
-    current: int,
-    batches: int | None,
-    steps_per_epoch: int | None,
-    callbacks: Iterable[Any],
-    asked: bool,
-    is_fixed: bool = False,
-) -> int:
-    """Steps in one call of the graph.
-
-    Keras runs past a `steps_per_epoch` that the number does not divide, and tells callbacks the
-    number of a call's last batch alone. A change of the number compiles the step again, so the
-    current number stays where it serves.
-
-    Args:
-        most: No more than this.
-        current: The number of now.
-        batches: Of an epoch; None where it is not known.
-        steps_per_epoch: As `fit` received it.
-        callbacks: Those of `fit`.
-        asked: Whether the user has named `most` in `compile`.
-        is_fixed: Whether a smaller number than `most` has a price, whatever the epoch's length.
-
-    Returns:
-        The largest number that divides `steps_per_epoch`, the frequencies of callbacks and, where
-        one has a frequency, the epoch; where it can be 10 or more, or the whole, a divisor of the
-        epoch.
-    """
-    if not asked and ((batches is None and not is_fixed) or any(map(_sees_batches, callbacks))):
-        return 1
-    periods = [getattr(callback, name, None) for callback in callbacks for name in _FREQUENCIES]
-    counted = [period for period in periods if isinstance(period, int) and period > 0]
-    whole = [batches if counted else None, steps_per_epoch]
-    counted += [period for period in whole if period]
-
-    if (asked or is_fixed) and not counted:
-        return most
-    common = math.gcd(*counted)
-    numbers = [n for n in (_divisors(common) if counted else range(1, most + 1)) if n <= most]
-    if asked or is_fixed or batches is None:
-        return numbers[-1]
-    if current in numbers and 2 * current >= min(numbers[-1], batches):
-        return current
-    divisors = [n for n in numbers if batches % n == 0 and (n >= 10 or n == batches)]
-    return divisors[-1] if divisors else numbers[-1]
 
 
 def whole_epoch(batches: int | None, callbacks: Iterable[Any]) -> int | None:
@@ -100,25 +30,6 @@ def whole_epoch(batches: int | None, callbacks: Iterable[Any]) -> int | None:
         callbacks: Those of the fit; one with `whole_epoch` says what it takes the rest of.
     """
     return next((c.whole_epoch for c in callbacks if hasattr(c, "whole_epoch")), batches)
-
-
-def _divisors(number: int) -> list[int]:
-    """All divisors in order, found in time proportional to the root of a number of any size."""
-    low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
-    return sorted({*low, *(number // n for n in low)})
-
-
-def _sees_batches(callback: Any) -> bool:
-    """Whether a callback of the user's own acts on batches, and so wants to see each of them."""
-    verbs = ("on_train_batch_begin", "on_train_batch_end", "on_batch_begin", "on_batch_end")
-    if any(verb in vars(callback) for verb in verbs):  # a LambdaCallback
-        return True
-    if isinstance(callback, keras.callbacks.TensorBoard):  # counts calls as batches
-        return isinstance(callback.update_freq, int)
-    if type(callback).__module__.partition(".")[0] in ("keras", "nccl_tf"):
-        return False
-    base = keras.callbacks.Callback
-    return any(getattr(type(callback), verb, None) is not getattr(base, verb) for verb in verbs)
 
 
 def first_pass(initial_epoch: int, batches: int | None, steps_per_epoch: int | None) -> range:
