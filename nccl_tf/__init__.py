@@ -1,77 +1,45 @@
 """Continual learning for Keras 3 on TensorFlow 2, built around NCCL (Han et al., UAI 2023).
 
-The public names are listed here by hand and imported when first used, so that `import nccl_tf`, and
-with it the command's help, does not wait for TensorFlow.
+The public names, those of methods by their rows, are imported when first used, so that `import
+nccl_tf`, and with it the command's help, does not wait for TensorFlow.
 """
 
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nccl_tf.methods import registry as _registry
+
 _HOMES = {
-    "AGEM": "nccl_tf.methods.agem",
-    "BGD": "nccl_tf.methods.bgd",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
-    "CLSER": "nccl_tf.methods.clser",
-    "CNDPM": "nccl_tf.methods.cn_dpm.method",
-    "DER": "nccl_tf.methods.der",
-    "DERpp": "nccl_tf.methods.der",
-    "ERACE": "nccl_tf.methods.er_ace",
-    "ERGMED": "nccl_tf.methods.gmed",
-    "EWC": "nccl_tf.methods.ewc",
     "EditedReservoirMemory": "nccl_tf.memories.edited_reservoir",
     "ExemplarMemory": "nccl_tf.memories.exemplars",
-    "ExperienceReplay": "nccl_tf.methods.er",
-    "Finetune": "nccl_tf.methods.finetune",
-    "GEC": "nccl_tf.methods.gec",
-    "GDumb": "nccl_tf.methods.gdumb",
-    "GEM": "nccl_tf.methods.gem",
-    "GSSGreedy": "nccl_tf.methods.gss",
     "Hyperparameter": "nccl_tf.arguments.hyperparameters",
-    "ICaRL": "nccl_tf.methods.icarl",
     "JointTask": "nccl_tf.streams.task",
-    "LPR": "nccl_tf.methods.lpr.method",
     "LearnResult": "nccl_tf.session.result",
     "Learner": "nccl_tf.learner.learner",
     "LearningFailedError": "nccl_tf.errors",
-    "LearningRates": "nccl_tf.methods.registry",
-    "LwF": "nccl_tf.methods.lwf",
-    "MAS": "nccl_tf.methods.mas",
-    "MCSGD": "nccl_tf.methods.mc_sgd",
-    "MEGAI": "nccl_tf.methods.mega",
-    "MEGAII": "nccl_tf.methods.mega",
-    "MER": "nccl_tf.methods.mer",
+    "LearningRates": "nccl_tf.methods.row",
     "METHODS": "nccl_tf.methods.registry",
-    "MIR": "nccl_tf.methods.mir",
-    "MIRGMED": "nccl_tf.methods.gmed",
     "Memory": "nccl_tf.memories.memory",
     "MemoryKind": "nccl_tf.memories.kinds",
-    "Method": "nccl_tf.methods.registry",
+    "Method": "nccl_tf.methods.row",
     "MixedMemory": "nccl_tf.memories.mixed",
-    "MultiTask": "nccl_tf.methods.finetune",
-    "NCCL": "nccl_tf.methods.nccl",
-    "NCM": "nccl_tf.methods.ncm",
-    "OnlineEWC": "nccl_tf.methods.online_ewc",
     "Option": "nccl_tf.learner.options.option",
-    "OrthogSubspace": "nccl_tf.methods.orthog_subspace.method",
     "Perplexity": "nccl_tf.learner.perplexity",
-    "RanPAC": "nccl_tf.methods.ranpac",
     "TwoGradientLearner": "nccl_tf.learner.two_gradients",
     "ReplayLearner": "nccl_tf.learner.replay",
     "ReservoirMemory": "nccl_tf.memories.reservoir",
     "RingMemory": "nccl_tf.memories.ring",
-    "SI": "nccl_tf.methods.si",
-    "SLDA": "nccl_tf.methods.slda",
     "ScoredMemory": "nccl_tf.memories.scored",
     "ShortTermMemory": "nccl_tf.memories.short_term",
     "Step": "nccl_tf.learner.step",
     "Stream": "nccl_tf.streams.stream",
     "StreamRow": "nccl_tf.streams.catalog",
-    "SupSup": "nccl_tf.methods.supsup.method",
     "Task": "nccl_tf.streams.task",
     "TaskSchedule": "nccl_tf.learner.task_schedule",
-    "Unsupported": "nccl_tf.methods.registry",
+    "Unsupported": "nccl_tf.methods.row",
     "UserError": "nccl_tf.errors",
     "check_learner": "nccl_tf.conformance.learners",
     "check_memory": "nccl_tf.conformance.memories",
@@ -91,6 +59,11 @@ _HOMES = {
     "stream_from_arrays": "nccl_tf.streams.load",
     "stream_from_datasets": "nccl_tf.streams.datasets",
     "weighted_mean": "nccl_tf.learner.losses",
+}
+_HOMES |= {
+    name: home
+    for row in _registry.METHODS.values()
+    for home, _, name in [str(row.learner).partition(":")]
 }
 _MODULES = ("callbacks", "gradients", "metrics", "networks", "step_sizes", "streams", "theory")
 
@@ -163,11 +136,11 @@ if TYPE_CHECKING:
     from nccl_tf.methods.orthog_subspace.method import OrthogSubspace as OrthogSubspace
     from nccl_tf.methods.ranpac import RanPAC as RanPAC
     from nccl_tf.methods.registry import METHODS as METHODS
-    from nccl_tf.methods.registry import LearningRates as LearningRates
-    from nccl_tf.methods.registry import Method as Method
-    from nccl_tf.methods.registry import Unsupported as Unsupported
     from nccl_tf.methods.registry import get_method as get_method
     from nccl_tf.methods.registry import register_method as register_method
+    from nccl_tf.methods.row import LearningRates as LearningRates
+    from nccl_tf.methods.row import Method as Method
+    from nccl_tf.methods.row import Unsupported as Unsupported
     from nccl_tf.methods.si import SI as SI
     from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup

@@ -12,7 +12,8 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
-from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.row import Method
 from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.figures.style import numbered_style

@@ -27,6 +27,7 @@ from nccl_tf.conformance.trial import (
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.registry import METHODS
 from nccl_tf.saving import load_model
 
 _CHUNK = 3
@@ -71,8 +72,8 @@ def check_learner(
 
     Args:
         learner: The class.
-        arguments: Arguments of its constructor beside network and memory; those with values other
-            than their defaults show more.
+        arguments: Arguments of its constructor beside network and memory, those with values other
+            than their defaults show more; None for `trial` of the class's row, if it has one.
         network: A function that makes the network, a new one at each call; None for a dense one of
             eight units.
         memory: A function that makes the memory; None for one of the class's `memory_class` with
@@ -99,7 +100,10 @@ def check_learner(
     print(report)  # a line for each item
     ```
     """
-    trial = LearnerItems(learner, network, memory, optimizer, loss, tasks, arguments or {})
+    if arguments is None:
+        of_rows = [row.trial for row in METHODS.values() if row.is_of(learner)]
+        arguments = of_rows[0] if of_rows else {}
+    trial = LearnerItems(learner, network, memory, optimizer, loss, tasks, arguments)
     excuses = {name: reason for name in ITEMS if (reason := learner.why_not(name))}
     report = run(learner.__name__, ITEMS, items, trial, excuses, _REFUSALS)
     if raises:

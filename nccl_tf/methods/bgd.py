@@ -8,10 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
+from nccl_tf.methods.rows import bgd as rows
 from nccl_tf.rng import standard_normal
 from nccl_tf.variables import assign_all
 
@@ -57,7 +58,7 @@ class BGD(Learner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
-    hyperparameters: ClassVar[hp.Rows] = (hp.BGD_SAMPLES, hp.BGD_SIGMA)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient",
         "refreezing": "keeps state for each trainable weight",

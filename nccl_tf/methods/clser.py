@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.copies import WeightCopy
@@ -15,7 +15,7 @@ from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import clser as rows
 from nccl_tf.rng import apart, uniform
 from nccl_tf.variables import values_of
 
@@ -58,16 +58,10 @@ class CLSER(ReplayLearner):
         >>> learner = nccl_tf.CLSER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (
-        hp.CLSER_WEIGHT,
-        hp.STABLE_DECAY,
-        hp.PLASTIC_DECAY,
-        hp.STABLE_RATE,
-        hp.PLASTIC_RATE,
-    )
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "compares the probabilities of labels",
-        **REFUSALS["clser"],
+        **rows.CLSER.refuses,
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "consistency")
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from nccl_tf.arguments.choices import RESERVOIR_RULES
 from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.memories.kinds import get_memory
-from nccl_tf.methods.registry import Method, get_method
+from nccl_tf.methods.registry import get_method
+from nccl_tf.methods.row import Method
 
 if TYPE_CHECKING:
     from nccl_tf.streams.stream import Stream

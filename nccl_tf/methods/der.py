@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.columns import LOGITS, Column, raw_logits
 from nccl_tf.learner.losses import weighted_mean
@@ -14,7 +14,7 @@ from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.er import ExperienceReplay
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import der as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -89,8 +89,8 @@ class DERpp(ReplayLearner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss", "logits_loss")
     columns: ClassVar[Mapping[str, Column]] = {LOGITS: raw_logits}
     replay_draws = 2
-    hyperparameters: ClassVar[hp.Rows] = (hp.DER_ALPHA, hp.DER_BETA)
-    cannot = REFUSALS["derpp"]
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
+    cannot = rows.DERPP.refuses
 
     def __init__(
         self,

@@ -5,11 +5,12 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logs, ReplayLogits
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.rows import er as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -36,7 +37,7 @@ class ExperienceReplay(ReplayLearner):
     """
 
     log_names = ("loss", "memory_loss")
-    hyperparameters: ClassVar[hp.Rows] = (hp.ER_WEIGHTING,)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     on_replicas = True
 
     def __init__(

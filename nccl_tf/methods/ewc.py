@@ -5,11 +5,12 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Gradients
 from nccl_tf.learner.penalties import PenaltyLearner
 from nccl_tf.learner.step import Step
+from nccl_tf.methods.rows import ewc as rows
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.variables import assign_all, values_of
 
@@ -53,7 +54,7 @@ class EWC(PenaltyLearner):
         >>> learner = nccl_tf.EWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=10.0)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.EWC_LAMBDA, hp.EWC_WINDOW)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
 
     def __init__(
         self,

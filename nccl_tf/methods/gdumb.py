@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import loss_scale
@@ -17,7 +17,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.balanced import BalancedMemory
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import gdumb as rows
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.rng import uniform_below
 from nccl_tf.variables import assign_all
@@ -64,10 +64,10 @@ class GDumb(Learner):
     """
 
     memory_class = Memory
-    hyperparameters: ClassVar[hp.Rows] = (hp.PASSES, hp.CUTMIX)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "balances classes and mixes their images with its cross-entropy",
-        **REFUSALS["gdumb"],
+        **rows.GDUMB.refuses,
     }
 
     def __init__(

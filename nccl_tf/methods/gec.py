@@ -10,12 +10,13 @@ import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import Products
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.rows import gec as rows
 
 DELTA = 1e-6
 r"""Added to $\|f_I\|^2$ in the denominator (the paper's table 8)."""
@@ -88,7 +89,7 @@ class GEC(TwoGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.GEC_ALPHA, hp.GEC_TOLERANCE)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     projects = False
 
     def __init__(

@@ -8,12 +8,13 @@ import numpy as np
 import scipy.optimize
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.gradients import accumulation_dtype
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.ring import RingMemory
+from nccl_tf.methods.rows import gem as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -45,7 +46,7 @@ class GEM(Learner):
 
     memory_class = RingMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
-    hyperparameters: ClassVar[hp.Rows] = (hp.GEM_MARGIN, hp.GEM_RIDGE, hp.GEM_BATCH_NORM)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": (
             "projects the gradient so that a step along it raises no loss of the past"

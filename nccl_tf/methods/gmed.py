@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.gradients import Stateless
@@ -17,7 +17,7 @@ from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import gmed as rows
 
 
 class MemoryEditing(ReplayLearner):
@@ -47,9 +47,9 @@ class MemoryEditing(ReplayLearner):
     """
 
     memory_class = EditedReservoirMemory
-    hyperparameters: ClassVar[hp.Rows] = (hp.EDIT_STRIDE, hp.EDIT_REGULARIZATION, hp.EDIT_DECAY)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
-        **REFUSALS["er_gmed"],
+        **rows.ER_GMED.refuses,
         "memory_of_stream": "edits the inputs of what it stores, which is its way of learning",
     }
 

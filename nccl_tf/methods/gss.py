@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
 from nccl_tf.learner.gradients import Stateless
@@ -13,7 +13,7 @@ from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import gss as rows
 from nccl_tf.networks.inspection import has_convolutions
 
 FIRST_COSINE = 0.1
@@ -49,8 +49,8 @@ class GSSGreedy(ReplayLearner):
 
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    hyperparameters: ClassVar[hp.Rows] = (hp.GSS_ITERATIONS, hp.GSS_GRADIENTS)
-    cannot = REFUSALS["gss_greedy"]
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
+    cannot = rows.GSS_GREEDY.refuses
 
     def __init__(
         self,

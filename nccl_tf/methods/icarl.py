@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
@@ -18,7 +18,7 @@ from nccl_tf.learner.step import Logits
 from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import icarl as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -57,10 +57,10 @@ class ICaRL(ReplayLearner):
     """
 
     memory_class = ExemplarMemory
-    hyperparameters: ClassVar[hp.Rows] = (hp.HERDING_POOL,)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "learns by the sigmoids of classes and their distillation",
-        **REFUSALS["icarl"],
+        **rows.ICARL.refuses,
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
 

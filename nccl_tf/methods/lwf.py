@@ -7,13 +7,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import at_least_float32, select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs
+from nccl_tf.methods.rows import lwf as rows
 
 
 def distillation(
@@ -69,7 +70,7 @@ class LwF(Learner):
         >>> learner = nccl_tf.LwF(nccl_tf.networks.mlp((28, 28, 1), 10), lwf_weight=1.0)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.LWF_WEIGHT, hp.LWF_TEMPERATURE)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "targets": "distils the softmax over logits of old classes"
     }

@@ -5,12 +5,13 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
+from nccl_tf.methods.rows import mas as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -47,7 +48,7 @@ class MAS(SampledPenaltyLearner):
         >>> learner = nccl_tf.MAS(nccl_tf.networks.mlp((28, 28, 1), 10), mas_lambda=0.1)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.MAS_LAMBDA,)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
 
     def __init__(
         self,

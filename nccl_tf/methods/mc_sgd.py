@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.copies import WeightCopy
@@ -17,7 +17,7 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import mc_sgd as rows
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.variables import assign_all, values_of
 
@@ -80,15 +80,9 @@ class MCSGD(ReplayLearner):
     """
 
     memory_class = RingMemory
-    hyperparameters: ClassVar[hp.Rows] = (
-        hp.LINE_POINTS,
-        hp.LINE_START,
-        hp.LINE_RATE,
-        hp.LINE_STEPS,
-        hp.LINE_EXAMPLES,
-    )
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
-        **REFUSALS["mc_sgd"], "refreezing": "keeps state for each trainable weight",
+        **rows.MC_SGD.refuses, "refreezing": "keeps state for each trainable weight",
     }  # fmt: skip
 
     def __init__(

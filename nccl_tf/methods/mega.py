@@ -10,10 +10,11 @@ import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.gradients import Products
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.rows import mega as rows
 from nccl_tf.step_sizes import SMALLEST_SQUARED_NORM
 
 SMALLEST_SHARE = 1e-6
@@ -86,7 +87,7 @@ class MEGAI(TwoGradientLearner):
         >>> learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.MEGA_EPSILON,)
+    hyperparameters: ClassVar[Rows] = (rows.EPSILON,)
     projects = False
 
     def __init__(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
@@ -14,7 +14,7 @@ from nccl_tf.learner.gradients import Stateless, sgd_update
 from nccl_tf.learner.replay import ReplayLearner, with_mean_one
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import mer as rows
 from nccl_tf.networks.inspection import has_convolutions, normalises_one_value
 from nccl_tf.networks.layers import without_dropout
 from nccl_tf.rng import apart
@@ -70,10 +70,10 @@ class MER(ReplayLearner):
         >>> learner = nccl_tf.MER(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.META_RATE, hp.STREAM_MULTIPLIER, hp.MER_BATCH_NORM)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "ends a step a part of the way to where its walk has led",
-        **REFUSALS["mer"],
+        **rows.MER.refuses,
     }
 
     def __init__(

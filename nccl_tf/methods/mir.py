@@ -5,13 +5,14 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
+from nccl_tf.methods.rows import mir as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -41,7 +42,7 @@ class MIR(ExperienceReplay):
         >>> learner = nccl_tf.MIR(nccl_tf.networks.mlp((28, 28, 1), 10), memory)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.CANDIDATES,)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
 
     def __init__(
         self,

@@ -7,13 +7,14 @@ import keras
 import tensorflow as tf
 
 import nccl_tf.step_sizes as step_sizes
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Products
 from nccl_tf.learner.step import GradientPair, Logs, ReplayLogits
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
+from nccl_tf.methods.rows import nccl as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -52,7 +53,7 @@ class NCCL(TwoGradientLearner):
         >>> learner = nccl_tf.NCCL(nccl_tf.networks.mlp((28, 28, 1), 10), memory, beta_max=0.1)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.DELTA, hp.BETA_MAX, hp.GRAD_SCOPE, hp.BATCH_NORM_ORDER)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
 
     def __init__(
         self,

@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import ncm as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -40,8 +40,8 @@ class NCM(FeatureLearner):
         >>> learner = nccl_tf.NCM(nccl_tf.networks.mlp((28, 28, 1), 10), ncm_distance="cosine")
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.NCM_DISTANCE,)
-    cannot = REFUSALS["ncm"]
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
+    cannot = rows.NCM.refuses
 
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)

@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.gradients import Stateless
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
+from nccl_tf.methods.rows import online_ewc as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -46,7 +47,7 @@ class OnlineEWC(SampledPenaltyLearner):
         >>> learner = nccl_tf.OnlineEWC(nccl_tf.networks.mlp((28, 28, 1), 10), ewc_lambda=0.7)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.EWC_LAMBDA, hp.EWC_GAMMA)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "measures by the probability of an example's label"
     }

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import ranpac as rows
 
 RIDGES = 10.0 ** np.arange(-8, 9)
 """Those that are tried, as in the authors' code."""
@@ -64,10 +64,10 @@ class RanPAC(FeatureLearner):
         >>> learner = nccl_tf.RanPAC(network, projected_features=500)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.PROJECTED_FEATURES, hp.RIDGE)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "solves for the labels' least squares in closed form",
-        **REFUSALS["ranpac"],
+        **rows.RANPAC.refuses,
     }
 
     def __init__(

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.penalties import PenaltyLearner
 from nccl_tf.learner.step import Step
+from nccl_tf.methods.rows import si as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -42,7 +43,7 @@ class SI(PenaltyLearner):
         >>> learner = nccl_tf.SI(nccl_tf.networks.mlp((28, 28, 1), 10), si_c=0.1)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.SI_C, hp.SI_XI)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     one_pass = True
 
     def __init__(

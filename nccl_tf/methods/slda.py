@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.learner.features import FeatureLearner, dense_of
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import slda as rows
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -48,8 +48,8 @@ class SLDA(FeatureLearner):
         >>> learner = nccl_tf.SLDA(nccl_tf.networks.mlp((28, 28, 1), 10), shrinkage=1e-3)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.SHRINKAGE,)
-    cannot = REFUSALS["slda"]
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
+    cannot = rows.SLDA.refuses
 
     def __init__(
         self,

@@ -207,7 +207,7 @@ class RecordOfLearn:
         """The first row of the registry with this learner and memory; None where there is none."""
         learner, memory = type(self._model), self._model.memory
         for row in METHODS.values():
-            if row.joint == joint and _is_class(row.learner, learner):
+            if row.joint == joint and row.is_of(learner):
                 if row.memory is None and memory is None:
                     return row
                 if row.memory and _is_class(get_memory(row.memory).memory, type(memory)):

@@ -8,7 +8,8 @@ import numpy as np
 
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.learner import Learner
-from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.row import Method
 from nccl_tf.reports.table import markdown_table
 from studies.comparison.step_costs import FILE
 from studies.study import Result

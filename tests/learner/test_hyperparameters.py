@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import nccl_tf
-from nccl_tf.arguments.hyperparameters import GEM_BATCH_NORM, rows_of
+from nccl_tf.arguments.hyperparameters import rows_of
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.rows import gem
 from tests.tiny import tiny_network
 
 MARGIN = nccl_tf.Hyperparameter("margin", "float", 0.5, ge=0.0, help="how far classes are apart")
@@ -96,7 +97,7 @@ def test_of_rows_of_one_name_the_nearest_counts():
     assert made(Below, rounds=2).margin == 0.1 and made(Below, margin=-1.0).margin == -1.0
     with pytest.raises(UserError, match=r"--margin=1\.0 is out"):
         made(Below, margin=1.0)
-    assert rows_of(nccl_tf.GEM)["batch_norm"] is GEM_BATCH_NORM
+    assert rows_of(nccl_tf.GEM)["batch_norm"] is gem.NUMBERS[-1]
 
 
 @pytest.mark.parametrize("declared", [MARGIN, {"margin": 0.5}, ("margin",)])

@@ -1,5 +1,7 @@
 """A learner of every method on the two tiny tasks, and what the tests ask of one."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -12,13 +14,16 @@ from nccl_tf.methods.registry import METHODS
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
 PLACES = 5
-FEWER_STEPS = {
-    "ranpac": {"projected_features": 40},
-    "clser": {"stable_decay": 0.9},
-    "cn_dpm": {"vae_steps": 60, "classifier_steps": 60, "vae_learning_rate": 0.01},
-}
+MORE_STEPS = {"cn_dpm": {"vae_steps": 60, "classifier_steps": 60}}
+"""Than in a trial of `check_learner`: of learners that are to learn something."""
 HIDDEN = {"supsup": 64}  # units, in place of 8, which two superposed masks would share
 RATES = {"bgd": 10.0, "cn_dpm": 0.02, "ewc": 0.05, "supsup": 1.0}
+
+
+def trial_of(name: str) -> dict[str, Any]:
+    """Arguments with which the class of a row learns the tiny tasks."""
+    numbers = {k: v for k, v in METHODS[name].trial.items() if k != "num_tasks"}
+    return numbers | MORE_STEPS.get(name, {})
 
 
 def network_of(name: str, dtype="float32", input_dtype="uint8") -> keras.Model:
@@ -33,7 +38,7 @@ def build(
 ) -> Learner:
     """A learner of a row of the registry, with the defaults of its class."""
     row = METHODS[name]
-    arguments = {"heads": heads, "seed": 3} | FEWER_STEPS.get(name, {}) | arguments
+    arguments = {"heads": heads, "seed": 3} | trial_of(name) | arguments
     if row.memory:
         extras = extras_of(with_logits(row.learner_class().columns, arguments.get("dark", 0.0)), 4)
         arguments["memory"] = get_memory(row.memory).build(
@@ -64,7 +69,7 @@ def make_at_places(name: str) -> Learner:
     network = keras.Sequential([
         keras.Input((PLACES,), dtype="int32"), keras.layers.Embedding(8, 6), keras.layers.Dense(4)
     ])  # fmt: skip
-    arguments = {"seed": 3} | FEWER_STEPS.get(name, {})
+    arguments = {"seed": 3} | trial_of(name)
     if row.memory:
         wanted = row.learner_class().memory_class
         is_enough = issubclass(nccl_tf.ReservoirMemory, wanted)

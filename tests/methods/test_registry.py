@@ -1,10 +1,13 @@
 """The methods' table against the classes it names."""
 
+import importlib
 import inspect
+
+import pytest
 
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.registry import METHODS, rows_in
 
 NUMBERS = [
     (row, number)
@@ -12,7 +15,30 @@ NUMBERS = [
     for number in row.hyperparameters
     if number.part == "learner"
 ]
+ROW = """
+from nccl_tf.methods.row import Method
+ROW = Method(name={!r}, title="", learner="a:B", place={})
+"""
 REFUSED = {name for row in METHODS.values() for name in row.refuses}
+
+
+def test_a_file_of_rows_is_found_by_being_there(tmp_path, monkeypatch):
+    folder = tmp_path / "some_rows"
+    folder.mkdir()
+    for name, text in {
+        "__init__": "",
+        "c": "WORDS = 'shared'",
+        "b": ROW.format("late", 9) + "\nfrom some_rows.c import WORDS",
+        "a": ROW.format("second", 5),
+        "d": ROW.format("first", 5) + "\nfrom some_rows.a import ROW as OF_ANOTHER",
+    }.items():
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("some_rows")
+    assert list(rows_in(package)) == ["first", "second", "late"]
+    (folder / "e.py").write_text(ROW.format("late", 1))
+    with pytest.raises(ValueError, match="late"):
+        rows_in(package)
 
 
 def literal_default(cls, argument):

@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.costs import Work, rows_passed
+from nccl_tf.methods.row import Work
+from nccl_tf.records.costs import rows_passed
 from tests.methods.learners import RATES, build
 from tests.tiny import tiny_batches
 
@@ -42,7 +43,8 @@ def work_of(learner, name, tasks):
     numbers = {each.name: getattr(learner, each.name, None) for each in row.hyperparameters}
     draw = learner.memory_batch_size if row.memory_batch and row.memory else 0
     steps = [COUNT // BATCH] * tasks
-    return Work(row, steps, BATCH, draw, memory.capacity if memory else 0, COUNT, numbers)
+    slots = memory.capacity if memory else 0
+    return Work(steps, BATCH, draw, row.memory, slots, COUNT, numbers)
 
 
 @pytest.fixture
@@ -64,9 +66,10 @@ def test_formulas_count_what_passes(name, eagerly):
     rows = counted(learner)
     for task in range(2):
         learner.fit(tiny_batches(task, COUNT, BATCH), task_id=task, verbose=0)
-    assert sum(rows) == rows_passed(work_of(learner, name, 2))
+    assert sum(rows) == rows_passed(METHODS[name], work_of(learner, name, 2))
 
 
 @pytest.mark.parametrize("name", BY_DATA)
 def test_what_depends_on_the_data_is_not_told(name):
-    assert rows_passed(Work(METHODS[name], [3, 3], 5, 4, 12, 15, {})) is None
+    row = METHODS[name]
+    assert rows_passed(row, Work([3, 3], 5, 4, row.memory, 12, 15, {})) is None

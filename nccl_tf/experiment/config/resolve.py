@@ -15,14 +15,14 @@ from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
     REPLAY_LABELS,
     STREAM_MASK,
-    SUPERFLUOUS_OUTPUTS,
     check_replay_weights,
 )
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, checked_name
 from nccl_tf.memories.kinds import get_memory
-from nccl_tf.methods.registry import METHODS, Method, get_method
+from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.methods.row import Method
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.records.settings import (
     MEMORY_SIZES,
@@ -287,13 +287,14 @@ def _with_or_without_memory(
     flag_values: Mapping[str, Any], method: Method, dataset: StreamRow
 ) -> Method:
     """The method's row, without its memory where it can do without one and is to."""
-    if not any(row.part == "memory" for row in method.hyperparameters):
-        return method
-    if _get(flag_values, "orthog_memory", "off" if dataset.kind == "permuted" else "on") == "on":
-        return method
-    for name in MEMORY_FLAGS:
-        _refuse(flag_values, name, f"{method.name} has no memory unless told --orthog_memory=on")
-    return replace(method, memory=None)
+    for row in method.hyperparameters:
+        usual = "off" if dataset.kind == "permuted" else "on"
+        if row.part == "memory" and _get(flag_values, row.name, usual) == "off":
+            for name in MEMORY_FLAGS:
+                why = f"{method.name} has no memory unless told --{row.name}=on"
+                _refuse(flag_values, name, why)
+            return replace(method, memory=None)
+    return method
 
 
 def _memory(
@@ -527,14 +528,12 @@ def _hyperparameters(
         name: row.check(_get(flag_values, name, row.default_of(dataset.family)))
         for name, row in rows.items()
     }
-    if SUPERFLUOUS_OUTPUTS.name in values:
-        values[SUPERFLUOUS_OUTPUTS.name] = _superfluous_outputs(flag_values, head)
-    return values
+    outputs = [name for name, row in rows.items() if row.part == "outputs"]
+    return values | {name: _added_outputs(flag_values, name, head) for name in outputs}
 
 
-def _superfluous_outputs(flag_values: Mapping[str, Any], head: str) -> int:
+def _added_outputs(flag_values: Mapping[str, Any], name: str, head: str) -> int:
     """Outputs beside those of the classes, where none are masked."""
-    name = SUPERFLUOUS_OUTPUTS.name
     if head == "multi":
         _refuse(flag_values, name, "a multi-head masks all outputs but those of the task")
     return _get(flag_values, name, 0 if head == "multi" else 100)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.arguments.choices import STORES
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
@@ -17,7 +17,7 @@ from nccl_tf.memories.short_term import ShortTermMemory
 from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.experts import ExpertOutputs, Experts
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import cn_dpm as rows
 
 _DEFAULTS = {
     "mlp": {
@@ -76,19 +76,12 @@ class CNDPM(Learner):
     """
 
     memory_class = ShortTermMemory
-    hyperparameters: ClassVar[hp.Rows] = (
-        hp.LOG_ALPHA,
-        hp.VAE_STEPS,
-        hp.CLASSIFIER_STEPS,
-        hp.SLEEP_BATCH_SIZE,
-        hp.VAE_RATE,
-        hp.CLASSIFIER_CHILL,
-    )
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "explains a label by the class probabilities of its experts",
         "class_weight": "trains an expert on examples by how well it explains them",
         "add_classes": "its experts have the outputs that they are built with",
-        **REFUSALS["cn_dpm"],
+        **rows.CN_DPM.refuses,
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.replay import ReplayLearner
@@ -15,6 +15,7 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.lpr.layers import preconditioned_layers
 from nccl_tf.methods.lpr.preconditioner import Preconditioner, Sums
+from nccl_tf.methods.rows import lpr as rows
 from nccl_tf.rng import apart
 
 AT_A_TIME = 100
@@ -64,7 +65,7 @@ class LPR(ReplayLearner):
     """
 
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
-    hyperparameters: ClassVar[hp.Rows] = (hp.LPR_OMEGA, hp.LPR_BETA, hp.LPR_EVERY, hp.LPR_EXAMPLES)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "takes a proximal step by its preconditioner",
         "skipped_step": "counts every batch, to take its preconditioner from the memory in time",

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import serving
@@ -15,6 +15,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
+from nccl_tf.methods.rows import orthog_subspace as rows
 from nccl_tf.networks.inspection import FeaturesAndHead
 from nccl_tf.rng import uniform_below
 
@@ -71,7 +72,7 @@ class OrthogSubspace(Learner):
 
     memory_class = RingMemory
     log_names = ("loss", "memory_loss")
-    hyperparameters: ClassVar[hp.Rows] = (hp.CAYLEY_ITERATIONS,)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "optimizer_state": "ends a step at orthonormal weights",
         "refreezing": "keeps state for each trainable weight",

@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments import hyperparameters as hp
+from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
-from nccl_tf.methods.refusals import REFUSALS
+from nccl_tf.methods.rows import supsup as rows
 from nccl_tf.methods.supsup.masks import (
     MaskedNetwork,
     draw_scores,
@@ -60,7 +60,7 @@ class SupSup(Learner):
         >>> learner = nccl_tf.SupSup(nccl_tf.networks.mlp((28, 28, 1), 10), num_tasks=2)
     """
 
-    hyperparameters: ClassVar[hp.Rows] = (hp.MASK_DENSITY, hp.TASK_ID_AT_TEST)
+    hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "finds an example's task by the entropy of its class logits",
         "add_classes": (
@@ -71,7 +71,7 @@ class SupSup(Learner):
             "it runs its network under masks that an example's task chooses, which a derivative "
             "finds; export learner.network under the masks of one task in a process with nccl_tf"
         ),
-        **REFUSALS["supsup"],
+        **rows.SUPSUP.refuses,
     }
 
     def __init__(

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib import resources
 
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.row import Method
 from nccl_tf.records.settings import Settings
 
 DATASETS = {

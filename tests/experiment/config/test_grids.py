@@ -19,8 +19,8 @@ def parsed(*argv):
     return parse_flag_words(list(argv))
 
 
-def test_every_method_has_a_grid():
-    assert [path.stem for path in FILES] == sorted(METHODS)
+def test_every_grid_is_of_a_method():
+    assert len(FILES) > 30 and {path.stem for path in FILES} <= METHODS.keys()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
