@@ -48,10 +48,14 @@ class WeightCopy:
             for i, (v, dtype) in enumerate(zip(self.originals, dtypes, strict=True))
         ]
 
-    def take(self) -> None:
-        """Copy the values that the network has now."""
+    def take(self, applies: tf.Tensor | bool = True) -> None:
+        """Copy the values that the network has now. Graph code too.
+
+        Args:
+            applies: bool scalar; where it is False the copies stay as they are.
+        """
         for copy, variable in zip(self.variables, self.originals, strict=True):
-            copy.assign(tf.cast(variable.value, copy.dtype))
+            copy.assign(tf.where(applies, tf.cast(variable.value, copy.dtype), copy.value))
 
     def put(self) -> None:
         """Give the network the values of the copies."""

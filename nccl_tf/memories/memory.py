@@ -471,7 +471,10 @@ class Memory:
         )
 
     def close_task(self, task_id: int) -> None:
-        """Mark a task as finished. Calling it again for the same task changes nothing."""
+        """Mark a task as finished. Calling it again for the same task changes nothing.
+
+        A file for a device has it as graph code, with an int64 scalar as the task.
+        """
         del task_id
 
     def add_classes(

@@ -92,7 +92,7 @@ class ReservoirMemory(Memory):
 
     def close_task(self, task_id: int) -> None:
         if self.past is not None:
-            self.past.reset(min(int(self.seen.numpy()), self.capacity))
+            self.past.reset(tf.minimum(self.seen.value, self.capacity))
 
 
 class PastSlots:
@@ -120,8 +120,8 @@ class PastSlots:
         """int64 [n]: the slots at positions (int64 [n], below `count`) of the set."""
         return read_rows(self.order, positions)
 
-    def reset(self, count: int) -> None:
-        """Make slots 0 to count - 1 the set."""
+    def reset(self, count: int | tf.Tensor) -> None:
+        """Make slots 0 to count - 1 the set, an int64 scalar. Graph code too."""
         self.order.assign(np.arange(self.capacity + 1))
         self.position.assign(np.arange(self.capacity + 1))
         self.count.assign(count)

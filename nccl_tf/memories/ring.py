@@ -202,27 +202,30 @@ class RingMemory(Memory):
         self.place(batch, self.slots_for(batch))
 
     def close_task(self, task_id: int) -> None:
-        """Make the filled slots of an ended task readable.
+        """Make the filled slots of an ended task readable. Graph code where the task is a tensor.
 
         Raises:
             UserError: The ring was built for fewer tasks.
         """
-        if not 0 <= task_id < len(self.task_classes):
+        known = tf.get_static_value(task_id)
+        if known is not None and not 0 <= known < len(self.task_classes):
             raise UserError(
                 f"received the end of task {task_id}, but the ring was built for "
                 f"{len(self.task_classes)} tasks: pass the classes of every task as task_classes"
             )
-        ended = np.asarray(self.ended)
-        ended[task_id] = True
+        counts, before = map(tf.convert_to_tensor, (self.counts.value, self.ended.value))
+        tasks = tf.constant(np.arange(len(self.task_classes)))
+        ended = before | tf.equal(tasks, tf.cast(task_id, tf.int64))
         self.ended.assign(ended)
         # Filled slots only: a class may have had fewer examples than slots.
-        counts = np.asarray(self.counts)[:-1]
-        filled = np.arange(self.slots_per_class)[None, :] < counts[:, None]
-        slots = np.flatnonzero(filled & ended[self._cells.tasks][:, None])
-        readable = np.zeros(self.capacity, np.int64)
-        readable[: len(slots)] = slots
-        self.readable.assign(readable)
-        self.num_readable.assign(len(slots))
+        filled = np.arange(self.slots_per_class)[None, :] < counts[:-1, None]
+        chosen = tf.reshape(filled & tf.gather(ended, self._cells.tasks)[:, None], [-1])
+        # In the order of the slots, with zeros after them.
+        order = tf.argsort(tf.cast(tf.logical_not(chosen), tf.int32), stable=True)
+        count = tf.math.count_nonzero(chosen)
+        is_filled = tf.constant(np.arange(self.capacity)) < count
+        self.readable.assign(tf.where(is_filled, tf.cast(order, tf.int64), np.int64(0)))
+        self.num_readable.assign(count)
 
 
 def _ranks(regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

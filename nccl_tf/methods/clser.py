@@ -92,9 +92,10 @@ class CLSER(ReplayLearner):
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
-        if not int(self.updates.numpy()):  # the network may have other weights than when built
-            self.stable.take()
-            self.plastic.take()
+        # The network may have other weights than when it was built.
+        is_first = tf.equal(self.updates.value, 0)
+        self.stable.take(is_first)
+        self.plastic.take(is_first)
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:
         """Logits [n, classes] with masked classes at -1e9: at test those of the stable network."""

@@ -101,8 +101,9 @@ class EWC(PenaltyLearner):
 
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)
-        steps, window = int(self.task_steps.numpy()), self._steps_per_window
-        if steps < window:
+        # A graph, of a file for a device, does not know them.
+        steps, window = tf.get_static_value(self.task_steps.value), self._steps_per_window
+        if steps is not None and steps < window:
             self.warn_once(
                 "window",
                 f"the task had {steps} step{'s' * (steps != 1)}, fewer than the {window} of a "

@@ -113,5 +113,5 @@ class LwF(Learner):
         super().on_task_end(task_id)
         if self.heads is not None:
             ended = np.arange(len(self.heads.classes)) == task_id
-            seen = self.heads.table & self.progress.seen_classes.numpy()
-            self.old_units.assign(np.where(ended[:, None], seen, self.old_units.numpy()))
+            seen = self.heads.table & self.progress.seen_classes.value
+            self.old_units.assign(tf.where(ended[:, None], seen, self.old_units.value))

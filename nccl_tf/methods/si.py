@@ -76,9 +76,9 @@ class SI(PenaltyLearner):
 
     def on_task_begin(self, task_id: int) -> None:
         super().on_task_begin(task_id)
-        if int(self.progress.tasks_ended.numpy()) == 0:
-            for anchor, weight in zip(self.anchors, self.trainable_variables, strict=True):
-                anchor.assign(weight.value)
+        is_first = tf.equal(self.progress.tasks_ended.value, 0)
+        for anchor, weight in zip(self.anchors, self.trainable_variables, strict=True):
+            anchor.assign(tf.where(is_first, weight.value, anchor.value))
 
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)

@@ -57,8 +57,8 @@ class AverageWeights(Option):
         self.steps.assign_add(tf.cast(step.is_learned, tf.int64))
 
     def on_task_begin(self, task_id: int) -> None:
-        if not int(self.steps.numpy()):
-            self.copy.take()  # Weights may have been loaded since the learner was built.
+        # Weights may have been loaded since the learner was built.
+        self.copy.take(tf.equal(self.steps.value, 0))
 
     def evaluating(self) -> AbstractContextManager[None]:
         return self.use(self._evaluated)
