@@ -28,7 +28,8 @@ from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import OPTIONS, resolve_options
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import Settings
-from nccl_tf.reports.records import Records, mean_std
+from nccl_tf.records.spread import spread
+from nccl_tf.reports.records import Records, spread_of
 from nccl_tf.streams.catalog import get_dataset
 
 ROOT = Path(__file__).parents[1]
@@ -120,10 +121,10 @@ class Study:
         chosen = dict(best.point.values)
         if best.point.flags["smoothness"] is not None:  # Which the grid lowers where alpha L is 1.
             chosen["smoothness"] = best.point.flags["smoothness"]
-        scaled = 100 * best.accuracies
+        accuracy = spread(100 * best.accuracies)
         lines = [
             f"\n[{cell.setting['name']}.{cell.system['name']}]  # the best of {points} points, "
-            f"accuracy {scaled.mean():.2f} +- {scaled.std():.2f} % over {len(scaled)} seeds",
+            f"accuracy {accuracy.mean:.2f} +- {accuracy.std:.2f} % over {accuracy.size} seeds",
             *(f"{name} = {json.dumps(value)}" for name, value in chosen.items()),
         ]
         with (self.folder / "chosen.toml").open("a") as file:
@@ -220,7 +221,7 @@ class Result:
 
     def order(self) -> tuple[bool, float]:
         """The most accurate first, those without records last."""
-        mean = mean_std(self.records, "average_accuracy")[0]
+        mean = spread_of(self.records, "average_accuracy").mean
         return (not self.records, -mean if self.records else 0.0)
 
     def metrics(self, kind: str = "") -> np.ndarray:

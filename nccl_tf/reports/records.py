@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import FILE_NAME, Record, read_record
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS
+from nccl_tf.records.spread import Spread, spread
 from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS, scheme_of, short_name
 
@@ -188,10 +187,9 @@ def independent(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in left_out}
 
 
-def mean_std(records: Sequence[Record], name: str) -> tuple[float, float]:
-    """Mean and population standard deviation of a number; nan where there is none."""
-    values = np.array([getattr(record, name) for record in records], np.float64)
-    return (float(values.mean()), float(values.std())) if len(values) else (np.nan, np.nan)
+def spread_of(records: Sequence[Record], name: str) -> Spread:
+    """The spread of a number over runs; nan where one has none."""
+    return spread([getattr(record, name) for record in records])
 
 
 def titles(groups: Sequence[Sequence[Record]]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import statistics
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import SETTINGS, flattened
+from nccl_tf.records.spread import Spread, spread
 from nccl_tf.reports.records import Records, by_settings, method_title
 
 Columns = Mapping[str, Sequence[Any]]
@@ -55,10 +55,10 @@ def run_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
 
 
 def mean_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
-    """A row for each settings: its seeds, and mean and sample deviation of its numbers over them.
+    """A row for each settings: its seeds, and mean and deviation of its numbers over them.
 
-    Accuracies, forgetting and transfers are fractions; "_std" is the sample standard deviation
-    (ddof 1), None of one seed. Trials of sweeps are left out.
+    Accuracies, forgetting and transfers are fractions; "_std" is that of `spread`, None of one
+    seed. Trials of sweeps are left out.
 
     Args:
         records: Of finished runs.
@@ -77,8 +77,8 @@ def mean_columns(records: Sequence[Record]) -> dict[str, list[Any]]:
         for name in _METRICS:
             values: list[Any] = [getattr(record, name) for record in group]
             known = None not in values
-            row[f"{name}_mean"] = statistics.fmean(values) if known else None
-            row[f"{name}_std"] = statistics.stdev(values) if known and len(values) > 1 else None
+            mean, std, size = spread(values) if known else Spread(None, None, 0)
+            row |= {f"{name}_mean": mean, f"{name}_std": std if size > 1 else None}
         rows.append(row)
     columns = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
     return {

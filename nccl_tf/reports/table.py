@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import spread
 
 
 @dataclass(frozen=True)
@@ -180,15 +181,12 @@ def escaped(text: str) -> str:
 
 
 def mean_std(records: Sequence[Record], name: str, scale: float, digits: int) -> str:
-    """`mean ± std` over records (ddof=0), without std for one; "-" where one is undefined."""
+    """`mean ± std` over records, without std for one; "-" where one is undefined."""
     values = [getattr(record, name) for record in records]
     if any(value is None for value in values):
         return "-"
-    # Imported late: who shows one run needs no NumPy.
-    import numpy as np
-
-    scaled = scale * np.asarray(values, np.float64)
-    return with_std(scaled.mean(), None if len(values) == 1 else scaled.std(ddof=0), digits)
+    mean, std, size = spread([scale * value for value in values])
+    return with_std(mean, None if size == 1 else std, digits)
 
 
 def with_std(mean: float | None, std: float | None, digits: int) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import flattened
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
 from nccl_tf.reports.records import (
     by_settings,
@@ -133,17 +134,17 @@ def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, 
         if name not in numbers:
             continue
         known = {
-            place: sign * np.array([getattr(record, metric) for record in row.records], np.float64)
+            place: spread([sign * getattr(record, metric) for record in row.records])
             for place, row in enumerate(rows)
             if not is_joint(row.records[0])
             and all(getattr(record, metric) is not None for record in row.records)
         }
         if not known:
             continue
-        best = max(known.values(), key=np.mean)
-        error = best.std(ddof=1) / np.sqrt(len(best)) if len(best) > 1 else 0.0
+        best = max(known.values(), key=lambda value: value.mean)
+        least = best.mean - (best.error if best.size > 1 else 0.0)
         column = 1 + numbers.index(name)
-        result |= {(i, column) for i, v in known.items() if v.mean() >= best.mean() - error}
+        result |= {(i, column) for i, value in known.items() if value.mean >= least}
     return frozenset(result)
 
 

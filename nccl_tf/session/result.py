@@ -10,6 +10,7 @@ import numpy as np
 
 import nccl_tf.metrics as metrics
 from nccl_tf.errors import UserError
+from nccl_tf.records.spread import spread
 
 if TYPE_CHECKING:
     from nccl_tf.session.confusions import Confusions
@@ -401,10 +402,10 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
             after = np.arange(1, values.shape[1] + 1)
             so_far = np.stack([values[:, i - 1, :i].mean(1) for i in after], 1)
             known = np.isfinite(so_far).all(0)  # Of joint training the last one alone.
-            mean, std = so_far[:, known].mean(0), so_far[:, known].std(0)
+            (mean, std, _), end = spread(so_far[:, known]), spread(values[:, -1])
             over_time.plot(after[known], mean, label=name, markersize=4, **look)
             bars = at_end.bar(
-                after + (place + 0.5) * width - 0.4, values[:, -1].mean(0), width,
+                after + (place + 0.5) * width - 0.4, end.mean, width,
                 color=look["color"], label=name,
             )  # fmt: skip
             if len(members) > 1:
@@ -413,8 +414,7 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
                 )
                 middles = [bar.get_x() + bar.get_width() / 2 for bar in bars]
                 at_end.errorbar(
-                    middles, values[:, -1].mean(0), values[:, -1].std(0), fmt="none",
-                    ecolor="0.35", elinewidth=0.8,
+                    middles, end.mean, end.std, fmt="none", ecolor="0.35", elinewidth=0.8,
                 )  # fmt: skip
         over_time.set(xlabel="tasks trained", ylabel=quantity.label, title="Mean over tasks so far")
         at_end.set(xlabel="task", ylabel=quantity.label, title="At the end of the stream")

@@ -12,6 +12,7 @@ from typing import Any
 
 from docs.make.generated_files import print_file_status, put_between_marks, put_text
 from nccl_tf.methods.registry import METHODS, get_method
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.costs import BYTES, EXAMPLES, cost_cells
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, numbered_style, paper_style, save
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
@@ -156,7 +157,7 @@ def figure(results: Sequence[Result]) -> Any:
         for result in (r for r in results if r.records):
             look = numbered_style(names.index(result.cell.system["name"]))
             found = [result.metrics(kind) for kind in ("", "averaged_")[: 1 + result.averaged]]
-            points = [(rows.mean(axis=0), rows.std(axis=0)) for rows in found]
+            points = [spread(rows)[:2] for rows in found]
             axes.plot(
                 [mean[1] for mean, _ in points], [mean[0] for mean, _ in points],
                 color=look["color"], lw=1,

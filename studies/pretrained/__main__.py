@@ -22,6 +22,7 @@ import tensorflow as tf
 import nccl_tf
 from docs.make.generated_files import print_file_status, put_between_marks
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.table import markdown_table
 from nccl_tf.streams.sources.examples import load_examples
 
@@ -207,15 +208,15 @@ def table(rows: list[Row]) -> str:
                 for name in ("accuracy", "forgetting", "seconds")
             }
             tuned = ", ".join(f"{name} {value}" for name, value in (numbers or {}).items())
-            accuracy, forgetting = 100 * values["accuracy"], values["forgetting"]
+            accuracy, forgetting = spread(100 * values["accuracy"]), spread(values["forgetting"])
             cells = [
                 METHODS[system].title, tuned, str(len(runs)),
-                f"{accuracy.mean():.1f} ± {accuracy.std():.1f}",
-                f"{forgetting.mean():.3f} ± {forgetting.std():.3f}",
+                f"{accuracy.mean:.1f} ± {accuracy.std:.1f}",
+                f"{forgetting.mean:.3f} ± {forgetting.std:.3f}",
                 str(MEMORY) if METHODS[system].memory else "-",
                 f"{values['seconds'].mean():.0f}",
             ]  # fmt: skip
-            lines.append((accuracy.mean(), cells))
+            lines.append((accuracy.mean, cells))
     if not lines:
         return (
             "There are no results yet: `python -m studies.pretrained --run_missing` makes them.\n"

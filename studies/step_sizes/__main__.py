@@ -4,12 +4,12 @@ python -m studies.step_sizes [--check] [--run_missing --workers=2 ...]
 """
 
 import argparse
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from docs.make.generated_files import print_file_status, put_between_marks
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.table import markdown_table
 from studies.study import ROOT, Record, Result, Study, main
 
@@ -37,8 +37,8 @@ def compare(first: Result, second: Result) -> str:
     pairs = [ours[seed] - others[seed] for seed in ours if seed in others]
     if len(pairs) < 2:
         return "-"
-    gains = np.mean(pairs, axis=0)
-    errors = np.std(pairs, axis=0, ddof=1) / math.sqrt(len(pairs))
+    gained = spread(pairs)
+    gains, errors = gained.mean, gained.error
     mark = "*" if len(pairs) <= _FEW else ""
     points, lost = round(gains[0], 1) + 0.0, round(gains[1], 3) + 0.0  # No -0.0.
     points_error, lost_error = errors

@@ -17,6 +17,7 @@ from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import OPTIONS, Options, as_arguments
 from nccl_tf.records.record import Record, read_result
+from nccl_tf.records.spread import spread
 
 FOLDER = "sweep"
 """Folder of all trials in the output folder."""
@@ -156,7 +157,8 @@ def rank(
 def _order(ranked: RankedPoint) -> tuple[bool, float, float]:
     if ranked.problem:
         return (True, 0.0, 0.0)
-    return (False, -ranked.accuracies.mean(), ranked.accuracies.std())
+    accuracy = spread(ranked.accuracies)
+    return (False, -accuracy.mean, accuracy.std)
 
 
 def winner_name(flag_values: Mapping[str, Any], options: Options) -> str:
@@ -178,12 +180,12 @@ def winner_file(best: RankedPoint, others: int) -> str:
     images, kind = (
         ("", "tuning tasks") if settings.tuning_tasks else ("held-out images of ", "tasks")
     )
-    scaled = 100 * best.accuracies
-    spread = f"+- {scaled.std():.2f} % over {len(scaled)} seeds"
+    accuracy = spread(100 * best.accuracies)
+    over = f"+- {accuracy.std:.2f} % over {accuracy.size} seeds"
     lines = [
         f"# The best of {others + 1} points over {', '.join(best.point.values)}, on "
         f"{images}the {first}{count} {kind} of {settings.dataset}:",
-        f"# accuracy {scaled.mean():.2f} {spread if len(scaled) > 1 else '% with one seed'}.",
+        f"# accuracy {accuracy.mean:.2f} {over if accuracy.size > 1 else '% with one seed'}.",
         *(f"# Give --plugin={name} with it." for name in best.point.runs[0].options.plugin),
         *as_arguments({**best.point.flags, "max_tasks": None}),
     ]

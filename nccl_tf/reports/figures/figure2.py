@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.figures.correlation import Pairs, describe_correlation
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
@@ -99,7 +100,7 @@ def _by_method(groups: Sequence[Group], points: Sequence[Pairs]) -> dict[str, Pa
 def _growth(axes: Axes, groups: Sequence[Group], smoothness: float | None) -> str:
     for group in groups:
         sums = group.gamma(smoothness)
-        tasks, mean, std = 1 + np.arange(sums.shape[1]), sums.mean(0), sums.std(0)
+        tasks, (mean, std, _) = 1 + np.arange(sums.shape[1]), spread(sums)
         look = method_style(group.method)
         axes.plot(tasks, mean, **look)
         axes.fill_between(tasks, mean - std, mean + std, color=look["color"], alpha=0.2, lw=0)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.figures.style import PAPER_WIDTH, method_style, new_figure, style
 from nccl_tf.reports.records import by_settings, titles
 
@@ -53,7 +54,7 @@ def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
             after = np.arange(1, values.shape[1] + 1)
             measured = np.isfinite(values).all(0)
             after, values = after[measured], values[:, measured]
-            mean, std = values.mean(0), values.std(0)
+            mean, std, _ = spread(values)
             axes.plot(after, mean, label=line.title, markersize=4, linewidth=1.2,
                       **line.look)  # fmt: skip
             axes.fill_between(after, mean - std, mean + std, color=line.look["color"], alpha=0.15,

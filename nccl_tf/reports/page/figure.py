@@ -13,7 +13,7 @@ import numpy as np
 
 from nccl_tf.reports.figures.style import COLORS
 from nccl_tf.reports.page.groups import STEP_SIZES, Group, best_of_methods
-from nccl_tf.reports.records import mean_std
+from nccl_tf.reports.records import spread_of
 
 Json = dict[str, Any]
 Chart = dict[str, Any]
@@ -103,7 +103,7 @@ def _curves(looks: Sequence[tuple[Group, _Look]]) -> Chart:
     tasks = np.arange(1)
     for place, (group, look) in enumerate(looks):
         if place < _MOST_LINES or group in best:
-            mean, std = group.curve()
+            mean, std, _ = group.curve()
             hover = "after task %{x}: %{y:.1f} ± %{customdata:.1f} %"
             tasks = np.arange(1, len(mean) + 1)
             traces += _line(look, "", tasks, mean, mean - std, mean + std, std, hover)
@@ -164,13 +164,13 @@ def _points(looks: Sequence[tuple[Group, _Look]]) -> Chart:
     """A point for each group that has a forgetting; a method has an entry of the legend."""
     by_method: dict[str, list[tuple[Group, _Look]]] = {}
     for group, look in looks:
-        if not np.isnan(mean_std(group.records, "forgetting")[0]):
+        if not np.isnan(spread_of(group.records, "forgetting").mean):
             by_method.setdefault(group.method, []).append((group, look))
     bar = {"type": "data", "thickness": 1, "width": 3, "color": "#999999"}
     traces = []
     for method, members in by_method.items():
         accuracy, forgetting = (
-            _rounded([mean_std(group.records, name) for group, _ in members]).T
+            _rounded([spread_of(group.records, name)[:2] for group, _ in members]).T
             for name in ("average_accuracy", "forgetting")
         )
         _, look = members[0]

@@ -10,15 +10,16 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import Spread, spread
 from nccl_tf.reports.figures.steps import read_steps
 from nccl_tf.reports.records import (
     RecordedRun,
     by_settings,
     independent,
     is_trial,
-    mean_std,
     method_title,
     record_key,
+    spread_of,
 )
 from nccl_tf.reports.tables import differences, is_joint, stream_names
 
@@ -88,11 +89,11 @@ class Group:
         """The accuracy matrices in percent, float64 [seeds, tasks, tasks], nan where unmeasured."""
         return 100 * np.array([record.accuracy_matrix for record in self.records], np.float64)
 
-    def curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Accuracy over the tasks so far in percent, float64 [tasks]: mean and std over seeds."""
+    def curve(self) -> Spread:
+        """Accuracy over the tasks so far in percent, float64 [tasks]: of the seeds."""
         matrices = self.matrices()
         so_far = np.array([matrices[:, i, : i + 1].mean(1) for i in range(matrices.shape[1])])
-        return so_far.mean(1), so_far.std(1)
+        return spread(so_far.T)
 
 
 def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], list[str]]:
@@ -122,7 +123,7 @@ def streams_of(runs: Sequence[RecordedRun]) -> tuple[dict[str, list[Group]], lis
             except UserError as error:
                 problems.append(str(error))
             groups.append(Group(records, label, change, steps))
-        groups.sort(key=lambda group: -mean_std(group.records, "average_accuracy")[0])
+        groups.sort(key=lambda group: -spread_of(group.records, "average_accuracy").mean)
         streams[title] = groups
     return streams, problems
 

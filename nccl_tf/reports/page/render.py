@@ -18,7 +18,7 @@ from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import Group, streams_of, views_of
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.paper.parity_tables import parities
-from nccl_tf.reports.records import RecordedRun, by_settings, mean_std
+from nccl_tf.reports.records import RecordedRun, by_settings, spread_of
 from nccl_tf.reports.table import Table
 
 _STYLE = """
@@ -276,7 +276,7 @@ def _means(group: Group, numbers: Sequence[tuple[str, str, int, int]]) -> dict[s
     """Cells of mean and standard deviation over the seeds."""
     row: dict[str, Any] = {}
     for title, name, scale, digits in numbers:
-        mean, std = (scale * value for value in mean_std(group.records, name))
+        mean, std = (scale * value for value in spread_of(group.records, name)[:2])
         row[title] = None if np.isnan(mean) else f"{mean:.{digits}f}"
         several = len(group.records) > 1 and not np.isnan(std)
         row[f"± {title}"] = f"{std:.{digits}f}" if several else None

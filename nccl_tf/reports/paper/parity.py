@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.paper.published import Published, published, tables
 from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
 from nccl_tf.reports.paper.rivals import rivals
@@ -51,12 +50,12 @@ class Comparison:
     @property
     def ours(self) -> float | None:
         """Mean over our runs; None without any."""
-        return float(np.mean(self.values)) if self.values else None
+        return spread(self.values).mean if self.values else None
 
     @property
     def ours_std(self) -> float | None:
         """Their population standard deviation; None below two runs."""
-        return float(np.std(self.values)) if self.seeds > 1 else None
+        return spread(self.values).std if self.seeds > 1 else None
 
     @property
     def difference(self) -> float | None:
@@ -70,8 +69,8 @@ class Comparison:
             return MISSING
         if self.seeds < MIN_SEEDS:
             return TOO_FEW_SEEDS
-        spread = tolerance(self.published_std, self.ours_std or 0.0, self.seeds, self.cell.seeds)
-        return AGREES if abs(self.difference) <= max(spread, POINTS[self.metric]) else DIFFERS
+        allowed = tolerance(self.published_std, self.ours_std or 0.0, self.seeds, self.cell.seeds)
+        return AGREES if abs(self.difference) <= max(allowed, POINTS[self.metric]) else DIFFERS
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as JSON values."""
