@@ -432,8 +432,9 @@ class Core(keras.Model):
         self._quantity_means.update_state(step.stacked_logs()[1:])
         if self.example_loss.has_classes:
             self.progress.see(batch)
-        weights = self.example_loss.metric_weights(batch)
-        measured = map(self.devices.rows, (batch.labels, step.logits.masked, weights))
+        logits = step.logits.masked
+        targets, weights = self.example_loss.measured(batch, logits)
+        measured = map(self.devices.rows, (targets, logits, weights))
         return self.compute_metrics(None, *measured)
 
     def get_metrics_result(self) -> dict[str, tf.Tensor]:

@@ -1,5 +1,6 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -714,8 +715,9 @@ class Learner(Core):
         self.nan_count.see(logits, batch.weights)
         mean = weighted_mean(loss.of(logits, batch), batch.weights)
         self._loss_tracker.update_state(mean, sample_weight=tf.reduce_sum(batch.weights))
-        outputs = loss.metric_outputs(logits, batch.labels)
-        results = self.compute_metrics(None, batch.labels, outputs, loss.metric_weights(batch))
+        targets, weights = loss.measured(batch, logits)
+        outputs = loss.metric_outputs(logits, targets)
+        results = self.compute_metrics(None, targets, outputs, weights)
         return {name: value for name, value in results.items() if name not in self.log_names[1:]}
 
     def predict_step(self, data: Any) -> tf.Tensor:
@@ -771,7 +773,8 @@ class Learner(Core):
     def accuracy(self, x: Any, y: Any = None, task_id: int | None = None) -> float:
         """Share of examples that are classified correctly, as a fraction.
 
-        An example with NaN in its inputs or outputs is not, which a log line tells once.
+        An example with NaN in its inputs or outputs is not, which a log line tells once. Those of a
+        class that the loss ignores do not count; where no others are, it is NaN.
 
         Args:
             x: A task of a stream, for its test examples; or inputs [n, ...], as in training, or
@@ -799,10 +802,9 @@ class Learner(Core):
         learner.accuracy(*stream[0].test, task_id=0)  # the same
         ```
         """
-        counts = self.confusion(x, y, task_id)
-        correct, count = int(tf.linalg.trace(counts[:, :-1])), int(tf.reduce_sum(counts))
+        counts = self.confusion(x, y, task_id).numpy()
         self.warn_once("nan", self.nan_count.warning())
-        return correct / count
+        return float(counts.trace() / counts.sum()) if counts.any() else math.nan
 
     def confusion(self, x: Any, y: Any = None, task_id: int | None = None) -> tf.Tensor:
         """As `accuracy`, but counts of examples: int64 [classes, classes + 1], on the device.
@@ -835,6 +837,10 @@ class Learner(Core):
         labels = class_numbers(self.example_loss.targets(tf.convert_to_tensor(data.y)))
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
         tasks = tf.broadcast_to(tf.cast(tasks, tf.int64), tf.shape(labels))
+        if (counted := self.example_loss.is_counted(labels)) is not None:
+            inputs, labels, tasks = tf.nest.map_structure(
+                lambda column: tf.boolean_mask(column, counted), (inputs, labels, tasks)
+            )
         if self._count is None:
             self.make_graphs()
         with self._evaluating():
@@ -872,7 +878,11 @@ class Learner(Core):
             checks.check_is_one_number(labels)
         else:
             labels = checks.rows_to_numbers(labels, self.num_classes)
-        checks.check_labels(labels, tasks, data.weights, self.num_classes, table)
+        counted = loss.is_counted(np.asarray(labels).reshape(-1))
+        weights = data.weights
+        if counted is not None:
+            weights = counted if weights is None else np.where(counted, weights, 0)
+        checks.check_labels(labels, tasks, weights, self.num_classes, table)
 
     def _known_of(self, data: FitData, task_id: int) -> Known:
         """What steps need not find out again of training examples, once the host has checked them.

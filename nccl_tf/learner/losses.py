@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
-from nccl_tf.learner.measures import wrapped_metric
+from nccl_tf.learner.measures import takes_logits, wrapped_metric
 from nccl_tf.learner.perplexity import Perplexity
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -98,7 +98,7 @@ class ExampleLoss:
         self._at_places, self._smooths = at_places, smooths
         self.place_axes = rank - 2
         self._ignored = config.get("ignore_class")
-        self.checks_labels = self.has_classes and self._ignored is None
+        self.checks_labels = self.has_classes
         self._threshold = 0.0 if logits else 0.5
 
     def of(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
@@ -173,18 +173,30 @@ class ExampleLoss:
         total = tf.reduce_sum(tf.where(kept, values, 0), axis=axes)
         return tf.math.divide_no_nan(total, tf.reduce_sum(tf.cast(kept, values.dtype), axis=axes))
 
-    def metric_weights(self, batch: Batch) -> tf.Tensor:
-        """The weights of a batch for metrics: of examples, [n], or of places, [n, places, ...].
+    def measured(self, batch: Batch, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The targets of a batch for metrics, and the weights of examples or of their places.
 
-        With a class at each place they are of places even where each weighs 1, because some
-        metrics, such as those of KerasHub, divide by the sum of the weights that they are given.
+        Targets are [n, 1] where outputs are. With a class at each place weights are of places, [n,
+        places, ...], even where each weighs 1, because some metrics, such as those of KerasHub,
+        divide by the sum of the weights that they are given. A place that the loss ignores weighs
+        0, and has class 0.
+
+        Args:
+            batch: Examples, `counted`.
+            outputs: Of the batch, [n, ...].
         """
         weights, places = batch.weights, batch.place_weights
+        targets = in_the_form_of(outputs, batch.labels)
         if places is None and not self._at_places:
-            return weights
+            return targets, weights
         if places is None:
-            places = tf.ones(tf.shape(batch.labels)[: self.place_axes + 1])
-        return tf.reshape(weights, [-1, *[1] * self.place_axes]) * places
+            shape = tf.shape(targets)[: self.place_axes + 1]
+            places = tf.ones(shape)
+            if self._ignored is not None:
+                kept = tf.not_equal(targets, self._ignored)
+                places = tf.cast(tf.reshape(kept, shape), places.dtype)
+                targets = tf.where(kept, targets, 0)
+        return targets, tf.reshape(weights, [-1, *[1] * self.place_axes]) * places
 
     def masked_places(self, batch: Batch, mask: tf.Tensor) -> Batch:
         """A batch whose places that a mask leaves out weigh 0.
@@ -270,6 +282,10 @@ class ExampleLoss:
             batch = batch._replace(labels=tf.where(counts, batch.labels, 0))
         return batch
 
+    def is_counted(self, labels: Any) -> Any:
+        """bool [n]: which class numbers [n] the loss does not ignore; None where that is all."""
+        return None if self._ignored is None else labels != self._ignored
+
     def metric(self, metric: Any, outputs: int) -> Any:
         """A metric that `compile` received, by its name too, as Keras takes it.
 
@@ -288,10 +304,10 @@ class ExampleLoss:
             known = _as_metric(metric)
             name = metric if isinstance(metric, str) else getattr(known, "__name__", None)
             if not isinstance(known, keras.metrics.Metric):
-                return keras.metrics.MeanMetricWrapper(known, name=name)
+                known = keras.metrics.MeanMetricWrapper(known, name=name)
             if isinstance(metric, str):
                 known.name = metric
-            return self.wrapped_metric(known, outputs)
+            return self._wrapped(known, outputs)
         if self._is_sparse:
             return keras.metrics.SparseCategoricalAccuracy(name=metric)
         if self._is_one_hot:
@@ -299,27 +315,35 @@ class ExampleLoss:
         if self.is_binary:
             return keras.metrics.BinaryAccuracy(name=metric, threshold=self._threshold)
         if self._is_own:
-            return keras.metrics.MeanMetricWrapper(accuracy_by_shapes, name=metric)
+            own = keras.metrics.MeanMetricWrapper(accuracy_by_shapes, name=metric)
+            own._direction = "up"
+            return own
         raise UserError(
             f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
             'a metric of its targets, such as "mae", or a keras.metrics object'
         )
 
-    def wrapped_metric(self, metric: Any, outputs: int) -> Any:
-        """A metric object, in the form in which it takes class numbers where targets are such.
+    def _wrapped(self, metric: Any, outputs: int) -> Any:
+        """A metric object, in the form in which it takes these targets and outputs.
 
         Raises:
-            UserError: It takes probabilities as logits, or the other way round.
+            UserError: It takes logits, and the outputs are probabilities, or the other way round.
         """
-        if type(metric).__name__ == "Perplexity" and metric.from_logits != self.from_logits:
+        logits, is_perplexity = takes_logits(metric), type(metric).__name__ == "Perplexity"
+        if (logits and self.takes_probabilities) or (
+            is_perplexity and logits is not self.from_logits
+        ):
             raise UserError(
-                f"received the metric {metric.name!r} with from_logits={metric.from_logits}, and "
+                f"received the metric {metric.name!r} with from_logits={logits}, and "
                 f"{self.name} takes {'logits' if self.from_logits else 'probabilities'}: give it "
                 f"from_logits={self.from_logits}"
             )
-        if not self.takes_class_numbers:
-            return metric
-        return wrapped_metric(metric, outputs, self.from_logits)
+        of_classes = self._is_sparse or self._is_one_hot
+        return wrapped_metric(
+            metric, outputs, numbers=self._is_sparse,
+            activation=("softmax" if of_classes else "sigmoid") if self.from_logits else None,
+            places=self.place_axes,
+        )  # fmt: skip
 
     def _check_classes(self, classes: str | None, rank: int) -> None:
         if classes is None:

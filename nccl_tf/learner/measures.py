@@ -11,11 +11,11 @@ from nccl_tf.batch import Batch, rows_with_nan, split_inputs
 from nccl_tf.errors import UserError, one_line
 
 _OF_TWO_CLASSES = (
-    keras.metrics.AUC, keras.metrics.Precision, keras.metrics.Recall, keras.metrics.BinaryAccuracy,
+    keras.metrics.AUC, keras.metrics.Precision, keras.metrics.Recall,
     keras.metrics.PrecisionAtRecall, keras.metrics.RecallAtPrecision,
     keras.metrics.SensitivityAtSpecificity, keras.metrics.SpecificityAtSensitivity,
     keras.metrics.TruePositives, keras.metrics.FalsePositives, keras.metrics.TrueNegatives,
-    keras.metrics.FalseNegatives,
+    keras.metrics.FalseNegatives, keras.metrics.BinaryAccuracy,
 )  # fmt: skip
 _OF_ROWS = (
     keras.metrics.FBetaScore, keras.metrics.CategoricalAccuracy,
@@ -25,6 +25,15 @@ _OF_ROWS_BY_NAME = (
     keras.metrics.categorical_accuracy, keras.metrics.top_k_categorical_accuracy,
     keras.metrics.categorical_crossentropy,
 )  # fmt: skip
+_OF_PROBABILITIES_BY_NAME = (
+    keras.metrics.binary_crossentropy, keras.metrics.categorical_crossentropy,
+    keras.metrics.sparse_categorical_crossentropy, keras.metrics.binary_focal_crossentropy,
+    keras.metrics.categorical_focal_crossentropy, keras.metrics.kl_divergence,
+    keras.metrics.mean_squared_error, keras.metrics.mean_absolute_error,
+)  # fmt: skip
+"""Functions whose metrics, of classes, compare probabilities: Brier's score is a squared error."""
+_WITH_A_THRESHOLD = (keras.metrics.binary_accuracy,)
+_ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.sigmoid}
 _LETTERS = 200
 """Of the reason why a metric fails: TensorFlow's can be pages."""
 BATCH = 1000
@@ -169,24 +178,72 @@ def confusion(
 # ---- metrics -----------------------------------------------------------------------------------
 
 
-def wrapped_metric(metric: Any, outputs: int, from_logits: bool) -> Any:
-    """A metric that takes class numbers [n] and the outputs of a network [n, outputs].
+def wrapped_metric(
+    metric: Any, outputs: int, *, numbers: bool, activation: str | None, places: int
+) -> keras.metrics.Metric:
+    """A metric that takes the targets of a learner and the outputs of its network, [n, ...].
 
-    Of two outputs, metrics of two classes judge the probability of class 1; those of one-hot rows,
-    such as F-scores, get the class as such a row. Others are returned as they are.
+    Metrics of probabilities get them where the outputs are logits; one that takes logits by itself,
+    `AUC(from_logits=True)` or `Precision(thresholds=0)`, gets these. For class numbers with two
+    outputs, metrics of two classes judge class 1; those of one-hot rows or of columns, such as
+    F-scores and `Precision(class_id=2)`, get the class as such a row. Metrics that take examples
+    alone get each place as one. Others are returned as they are.
 
     Args:
         metric: A `keras.metrics.Metric`.
-        outputs: Of the network.
-        from_logits: Whether they are logits.
+        outputs: Of the network, for each example or place.
+        numbers: Whether a target is the number of a class.
+        activation: What makes probabilities of the outputs, "softmax" or "sigmoid"; None where
+            they are such, or no logits.
+        places: Axes of an example's places.
     """
-    if isinstance(metric, _OF_ROWS) or getattr(metric, "_fn", None) in _OF_ROWS_BY_NAME:
-        return _OfRows(metric)
-    of_columns = getattr(metric, "multi_label", False) or getattr(metric, "top_k", None)
-    of_columns = of_columns or getattr(metric, "class_id", None) is not None
-    if outputs == 2 and isinstance(metric, _OF_TWO_CLASSES) and not of_columns:
-        return _OfClassOne(metric, from_logits)
-    return metric
+    is_of_two = isinstance(metric, _OF_TWO_CLASSES)
+    of_columns = is_of_two and bool(
+        getattr(metric, "multi_label", False)
+        or getattr(metric, "top_k", None)
+        or getattr(metric, "class_id", None) is not None
+    )
+    is_of_rows = isinstance(metric, _OF_ROWS) or getattr(metric, "_fn", None) in _OF_ROWS_BY_NAME
+    rows = numbers and (is_of_rows or of_columns)
+    class_one = numbers and outputs == 2 and is_of_two and not of_columns
+    converts = activation is not None and _takes_probabilities(metric)
+    alone = bool(places) and (is_of_two or isinstance(metric, keras.metrics.FBetaScore))
+    if not (rows or class_one or converts or alone):
+        return metric
+    steps: list[Callable[[tf.Tensor], tf.Tensor]] = []
+    if class_one:
+        steps.append(_second_column if activation is None else _second_logit)
+    if converts:
+        steps.append(tf.sigmoid if class_one else _ACTIVATIONS[activation])
+    return _Judged(metric, steps, rows, places)
+
+
+def takes_logits(metric: Any) -> bool | None:
+    """Whether a metric takes logits; None where it does not say it."""
+    return getattr(metric, "from_logits", getattr(metric, "_from_logits", None))
+
+
+def _takes_probabilities(metric: Any) -> bool:
+    """Whether a metric of Keras compares outputs with probabilities."""
+    if takes_logits(metric):
+        return False
+    function = getattr(metric, "_fn", None)
+    if function in _WITH_A_THRESHOLD:
+        return _is_probability(metric._fn_kwargs.get("threshold"))
+    if isinstance(metric, (keras.metrics.FBetaScore, keras.metrics.BinaryIoU)):
+        return metric.threshold is not None and _is_probability(metric.threshold)
+    if isinstance(metric, _OF_TWO_CLASSES):
+        given = getattr(metric, "init_thresholds", None)
+        if given is None:
+            return getattr(metric, "top_k", None) is None
+        return any(map(_is_probability, tf.nest.flatten(given)))
+    is_error = isinstance(metric, keras.metrics.RootMeanSquaredError)
+    return is_error or function in _OF_PROBABILITIES_BY_NAME
+
+
+def _is_probability(threshold: float | None) -> bool:
+    """Whether a threshold is one of probabilities: all of these are above 0, a half of logits."""
+    return threshold is None or 0 < threshold < 1
 
 
 def check_metric(
@@ -212,7 +269,8 @@ def check_metric(
     labels = tf.zeros([count, *(side or 1 for side in known)], targets.dtype)
     scores = tf.zeros([count, *(side or 1 for side in sides)])
     ones = tf.ones([count])
-    weights = loss.metric_weights(Batch(None, labels, tf.zeros([count], tf.int64), ones))
+    batch = Batch(None, labels, tf.zeros([count], tf.int64), ones)
+    labels, weights = loss.measured(batch, scores)
     try:
         metric.update_state(labels, loss.metric_outputs(scores, labels), sample_weight=weights)
     except Exception as error:  # A metric can raise any.
@@ -244,17 +302,60 @@ def _remedy(loss: Any) -> str:
     )
 
 
-class _Around(keras.metrics.Metric):
+def _second_column(outputs: tf.Tensor) -> tf.Tensor:
+    """The probability of class 1, [n], of two classes."""
+    if outputs.shape[-1] != 2:  # the head has grown
+        raise ValueError(f"it judges the second of two outputs, and there are {outputs.shape[-1]}")
+    return outputs[..., 1]
+
+
+def _second_logit(outputs: tf.Tensor) -> tf.Tensor:
+    """The logit of class 1 against class 0, [n]."""
+    return _second_column(outputs) - outputs[..., 0]
+
+
+class _Judged(keras.metrics.Metric):
     """A metric that gets other targets and outputs than the learner's.
 
     Args:
         metric: That one.
+        steps: What is made of the outputs, one function after the other.
+        rows: Whether it gets class numbers as one-hot rows.
+        places: Axes of an example's places, each of which it gets as an example.
     """
 
-    def __init__(self, metric: keras.metrics.Metric):
+    def __init__(
+        self,
+        metric: keras.metrics.Metric,
+        steps: Sequence[Callable[[tf.Tensor], tf.Tensor]],
+        rows: bool,
+        places: int,
+    ):
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
         self._direction = getattr(metric, "_direction", None)
+        self._steps, self._rows, self._places = tuple(steps), rows, places
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        is_number = y_true.shape.rank < y_pred.shape.rank
+        if self._places:
+            places = tf.shape(y_pred)[:-1]
+            y_pred = _as_examples(y_pred, 1)
+            y_true = _as_examples(y_true, 0 if is_number else 1)
+            if sample_weight is not None:
+                further = [1] * (self._places + 1 - sample_weight.shape.rank)
+                weights = tf.reshape(
+                    sample_weight, [*tf.unstack(tf.shape(sample_weight)), *further]
+                )
+                sample_weight = _as_examples(tf.broadcast_to(weights, places), 0)
+        for step in self._steps:
+            y_pred = step(y_pred)
+        if self._rows:
+            numbers = tf.reshape(tf.cast(y_true, tf.int64), tf.shape(y_pred)[:-1])
+            y_true = tf.one_hot(numbers, y_pred.shape[-1], dtype=y_pred.dtype)
+        elif y_pred.shape.rank == 1:
+            y_true = tf.reshape(y_true, tf.shape(y_pred))
+        self.metric.update_state(y_true, y_pred, sample_weight)
 
     def result(self) -> Any:
         return self.metric.result()
@@ -263,31 +364,7 @@ class _Around(keras.metrics.Metric):
         self.metric.reset_state()
 
 
-class _OfClassOne(_Around):
-    """A metric of two classes for two outputs: it gets the probability of class 1, [n]."""
-
-    def __init__(self, metric: keras.metrics.Metric, from_logits: bool):
-        super().__init__(metric)
-        self._from_logits = from_logits
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        if y_pred.shape[-1] != 2:  # the head has grown
-            raise ValueError(
-                f"it judges the second of two outputs, and there are {y_pred.shape[-1]}"
-            )
-        if self._from_logits:
-            logits = y_pred[..., 1] - y_pred[..., 0]
-            takes_logits = getattr(self.metric, "_from_logits", False)
-            judged = logits if takes_logits else tf.sigmoid(logits)
-        else:
-            judged = y_pred[..., 1]
-        self.metric.update_state(tf.reshape(y_true, tf.shape(judged)), judged, sample_weight)
-
-
-class _OfRows(_Around):
-    """A metric of one-hot rows for class numbers: it gets them as such rows."""
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        numbers = tf.reshape(tf.cast(y_true, tf.int64), tf.shape(y_pred)[:-1])
-        rows = tf.one_hot(numbers, y_pred.shape[-1], dtype=y_pred.dtype)
-        self.metric.update_state(rows, y_pred, sample_weight)
+def _as_examples(values: tf.Tensor, kept: int) -> tf.Tensor:
+    """Values [n, places, ...] as [m, ...], with as many last axes as are to be kept."""
+    last = values.shape[values.shape.rank - kept :]
+    return tf.reshape(values, [-1, *last])

@@ -1,5 +1,6 @@
 """Evaluation of a run: its accuracy matrix, or that of another metric."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -130,7 +131,6 @@ class Evaluation:
         self, tasks: Sequence[Any], before_each: Callable[[], None], which: str
     ) -> list[float]:
         """Accuracies on tasks, fetched from the device in one transfer."""
-        sizes: list[int] = []
         self._counts: list[tf.Tensor] = []
         for task in tasks:
             before_each()
@@ -138,13 +138,13 @@ class Evaluation:
             start = time.perf_counter()
             with self._learner.use_weights(which):
                 self._counts.append(self._learner.confusion(images, labels, task.task_id))
-            sizes.append(len(labels))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        correct = tf.stack([tf.linalg.trace(counts[:, :-1]) for counts in self._counts])
-        accuracies = correct.numpy() / np.array(sizes)
+        shares = [(tf.linalg.trace(c[:, :-1]), tf.reduce_sum(c)) for c in self._counts]
+        correct, counted = tf.transpose(tf.stack(shares)).numpy()
         self.seconds += time.perf_counter() - start
-        return accuracies.tolist()
+        # None counts of a task whose every class the loss ignores.
+        return [float(a / b) if b else math.nan for a, b in zip(correct, counted, strict=True)]
 
     def _keep_confusion(self, which: str, count: int) -> None:
         """Keep the predictions for the first `count` tasks of the last evaluation."""

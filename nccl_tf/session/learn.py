@@ -64,8 +64,9 @@ def learn(
             [20, 1, 1], of a pretrained network that adapts to the first task.
         seed: Seed of the orders.
         metric: What the matrix holds: a Keras metric, its name or a function of targets and outputs
-            (logits, for a classifier); None for accuracy, the share of examples of which the right
-            class has the largest logit.
+            (logits, for a classifier), as `compile` takes it; None for accuracy, the share of
+            examples of which the right class has the largest logit, or of one output, of which it
+            is on the right side of one half.
         mode: "max" where more of the metric is better, "min" where less is, "auto" where Keras
             knows, as for its own metrics.
         joint: Learn all tasks at once, on the union of their examples: the upper bound, for a model
@@ -144,7 +145,9 @@ def learn(
             "take Finetune to learn one task after the other"
         )
     is_accuracy = metric is None or (isinstance(metric, str) and metric == "accuracy")
-    score = None if is_accuracy else TaskMetric(model, metric, mode)
+    # Of one output, or with targets of one's own, accuracy is a metric like others.
+    is_accuracy = is_accuracy and model.example_loss.has_classes
+    score = None if is_accuracy else TaskMetric(model, metric or "accuracy", mode)
     if score is not None:
         score.check(tasks[0])
     evaluate = checked_evaluate(evaluate, len(tasks))

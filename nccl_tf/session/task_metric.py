@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError, checked_name
-from nccl_tf.learner.losses import in_the_form_of
 from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.prepared import prepared
 
@@ -22,8 +21,9 @@ Metric = str | keras.metrics.Metric | None
 class TaskMetric:
     """The value of a Keras metric over the test examples of a task.
 
-    The metric gets the targets, what the model makes of the inputs (logits, for a classifier) and
-    the weights of the examples.
+    The metric is as `compile` takes it: it gets the targets, what the model makes of the inputs and
+    the weights of the examples, 0 for what the loss ignores. Metrics of Keras that compare
+    probabilities get these; others get logits, for a classifier.
 
     Args:
         model: A learner.
@@ -40,10 +40,7 @@ class TaskMetric:
 
     def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
         self._model = model
-        loss, outputs = model.example_loss, model.num_classes
-        is_perplexity = metric == "perplexity" if isinstance(metric, str) else False
-        made = loss.metric(metric, outputs) if is_perplexity else _metric(metric)
-        self._metric = loss.wrapped_metric(made, outputs)
+        self._metric = model.example_loss.metric(metric, model.num_classes)
         self.name = str(self._metric.name)
         self.higher_is_better = _higher_is_better(self._metric, mode)
 
@@ -60,8 +57,6 @@ class TaskMetric:
         outputs = (*shape[1:-1], self._model.num_classes)
         _, labels, _ = next(iter(self._batches(task)))
         labels = loss.targets(labels)
-        known = tf.zeros([1, *(side or 1 for side in outputs)])
-        labels = in_the_form_of(known, labels)
         targets = tf.TensorSpec([None, *labels.shape[1:]], labels.dtype)
         check_metric(self._metric, targets, outputs, loss)
 
@@ -87,39 +82,13 @@ class TaskMetric:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
-        outputs = outputs_at_test(self._model, inputs)
-        self._model.nan_count.see(outputs, weights)
-        targets = in_the_form_of(outputs, targets)
         loss = self._model.example_loss
-        if loss.place_axes:
-            weights = loss.metric_weights(self._model.as_batch((inputs, targets, weights)))
+        batch = self._model.as_batch((inputs, targets, weights))
+        outputs = outputs_at_test(self._model, inputs)
+        self._model.nan_count.see(outputs, batch.weights)
+        targets, weights = loss.measured(batch, outputs)
         outputs = loss.metric_outputs(outputs, targets)
         self._metric.update_state(targets, outputs, sample_weight=weights)
-
-
-def _metric(metric: Any) -> keras.metrics.Metric:
-    """The metric itself, of a metric, a name or a function.
-
-    Raises:
-        UserError: It is something else.
-    """
-    try:
-        resolved = keras.metrics.get(metric)
-    except ValueError as error:
-        raise UserError(
-            f"received metric={metric!r}: expected a Keras metric or its name, such as "
-            '"mean_absolute_error" or keras.metrics.SparseTopKCategoricalAccuracy(k=3)'
-        ) from error
-    if isinstance(resolved, keras.metrics.Metric):
-        if isinstance(metric, str):  # Keras numbers those that it makes: auc, auc_1
-            return type(resolved).from_config({**resolved.get_config(), "name": metric})
-        return resolved
-    if isinstance(resolved, type):
-        return resolved()
-    if not callable(resolved):
-        raise UserError(f"received metric={metric!r}: expected a Keras metric or its name")
-    name = metric if isinstance(metric, str) else getattr(resolved, "__name__", "metric")
-    return keras.metrics.MeanMetricWrapper(resolved, name=name)
 
 
 def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:

@@ -105,6 +105,17 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     assert alone.execution.made == alone.execution.traces
 
 
+@pytest.mark.parametrize("passes", [2, 3])
+def test_a_batch_of_another_size_in_the_middle_loses_no_step(passes):
+    """A call goes on after it: of five batches of four and one of three, over and over."""
+    data = tf.data.Dataset.from_tensor_slices(examples(0, 23)).batch(4).repeat(passes)
+    alone, together = built("er", False, 4), built("er", True, 4)
+    for learner in (alone, together):
+        learner.fit(data, verbose=0)
+    assert int(together.optimizer.iterations.numpy()) == 6 * passes
+    assert_equal(alone, together)
+
+
 class Sums(Option):
     """Adds up the losses of applied steps, and their numbers before them."""
 

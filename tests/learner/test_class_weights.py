@@ -48,10 +48,13 @@ def test_a_step_of_er_by_hand():
     np.testing.assert_allclose(after, WEIGHTS - ALPHA * expected, rtol=1e-12)
 
 
-def test_a_step_of_er_by_hand_with_weights_of_the_examples():
+@pytest.mark.parametrize("padding", [0, 2])
+def test_a_step_of_er_by_hand_with_weights_of_the_examples(padding):
     """Those of the stream weigh 1 on the average, as stored ones do, before classes weigh them."""
     images, labels = STREAM
-    data = (images, labels.astype(np.int64), np.array([1.0, 7.0], np.float32))
+    rows = [0, 1] + [0] * padding
+    given = np.array([1.0, 7.0] + [0.0] * padding, np.float32)
+    data = (images[rows], labels[rows].astype(np.int64), given)
     weights = [FACTORS[label] for label in MEMORY[1]]
     weights += [0.25 * FACTORS[labels[0]], 1.75 * FACTORS[labels[1]]]
     both = np.concatenate([MEMORY[0], images]), np.concatenate([MEMORY[1], labels])

@@ -4,7 +4,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import (
+    f1_score,
+    jaccard_score,
+    log_loss,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 
 import nccl_tf
 from nccl_tf.errors import UserError
@@ -101,11 +108,105 @@ def test_learn_takes_them_too():
     assert result.matrix[1, 1] == pytest.approx(right, abs=2e-3)
 
 
+LOGITS = keras.losses.BinaryCrossentropy(from_logits=True)
+
+
+def one_logit_metrics():
+    """Their values stand in `right_of`."""
+    m = keras.metrics
+    return [
+        "accuracy", "binary_accuracy", "binary_crossentropy", "mse",
+        m.AUC(5000, name="area"), m.AUC(5000, from_logits=True, name="area of logits"),
+        m.Precision(name="precision"), m.Precision(0, name="precision of logits"),
+        m.Recall(0.6, name="recall"), m.Recall([0.4, 0.6], name="two"),
+        m.BinaryAccuracy(threshold=0.0, name="accuracy of logits"),
+        m.MeanMetricWrapper(m.binary_accuracy, name="wrapped", threshold=0.6),
+        m.BinaryCrossentropy(from_logits=True, name="entropy of logits"),
+        m.F1Score("macro", threshold=0.6, name="f1"), m.BinaryIoU([1], 0.6, name="iou"),
+        m.RootMeanSquaredError(name="rmse"),
+    ]  # fmt: skip
+
+
+def right_of(p, y):
+    square = np.mean((p - y) ** 2)
+    share, entropy, area = np.mean((p > 0.5) == y), log_loss(y, p), roc_auc_score(y, p)
+    return {
+        "accuracy": share, "binary_accuracy": share, "accuracy of logits": share,
+        "binary_crossentropy": entropy, "entropy of logits": entropy, "mse": square,
+        "area": area, "area of logits": area, "precision": precision_score(y, p > 0.5),
+        "precision of logits": precision_score(y, p > 0.5), "recall": recall_score(y, p > 0.6),
+        "two": [recall_score(y, p > 0.4), recall_score(y, p > 0.6)],
+        "wrapped": np.mean((p > 0.6) == y), "f1": f1_score(y, p > 0.6),
+        "iou": jaccard_score(y, p > 0.6), "rmse": np.sqrt(square),
+    }  # fmt: skip
+
+
+def test_of_one_logit_metrics_of_probabilities_get_them():
+    model = learner(1, loss=LOGITS, metrics=one_logit_metrics())
+    history = model.fit(X, Y, epochs=3, verbose=0, validation_data=(X, Y)).history
+    p = 1 / (1 + np.exp(-model.predict(X, verbose=0)[:, 0].astype(float)))
+    found = model.evaluate(X, Y, verbose=0, return_dict=True)
+    for name, right in right_of(p, Y).items():
+        assert found[name] == pytest.approx(right, abs=2e-3), name
+        assert history[f"val_{name}"][-1] == pytest.approx(right, abs=2e-3), name
+
+
+def test_tags_with_logits_are_judged_by_their_probabilities():
+    tags = np.stack([Y, 1 - Y, X[:, 1] > 0], 1).astype("float32")
+    metrics = [
+        keras.metrics.AUC(5000, multi_label=True, num_labels=3, name="area"),
+        keras.metrics.Precision(0.6, class_id=2, name="precision"),
+        keras.metrics.F1Score("macro", threshold=0.6, name="f1"), "binary_accuracy",
+    ]  # fmt: skip
+    model = learner(3, loss=LOGITS, metrics=metrics)
+    model.fit(X, tags, epochs=3, verbose=0)
+    p = 1 / (1 + np.exp(-model.predict(X, verbose=0)))
+    found = model.evaluate(X, tags, verbose=0, return_dict=True)
+    right = {
+        "area": roc_auc_score(tags, p, average="macro"),
+        "precision": precision_score(tags[:, 2], p[:, 2] > 0.6),
+        "f1": f1_score(tags, p > 0.6, average="macro", zero_division=0),
+        "binary_accuracy": np.mean((p > 0.5) == tags),
+    }
+    assert {name: found[name] for name in right} == pytest.approx(right, abs=2e-3)
+
+
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_of_several_logits_metrics_of_probabilities_get_a_softmax(one_hot):
+    m = keras.metrics
+    entropy = m.CategoricalCrossentropy if one_hot else m.SparseCategoricalCrossentropy
+    metrics = [
+        entropy(name="entropy"), entropy(from_logits=True, name="entropy of logits"),
+        m.AUC(5000, multi_label=True, num_labels=4, name="area"),
+        m.Precision(0.3, class_id=1, name="precision"), m.Recall(top_k=2, name="recall of two"),
+        m.F1Score("macro", threshold=0.3, name="f1"), m.F1Score("macro", name="f1 of the first"),
+    ]  # fmt: skip
+    loss = keras.losses.CategoricalCrossentropy(from_logits=True) if one_hot else None
+    model, rows = learner(4, loss=loss, metrics=metrics), np.eye(4)[CLASSES]
+    targets = rows if one_hot else CLASSES
+    model.fit(X, targets, epochs=3, verbose=0)
+    logits = model.predict(X, verbose=0).astype(float)
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    found = model.evaluate(X, targets, verbose=0, return_dict=True)
+    of_two = np.mean([CLASSES[i] in np.argsort(-logits[i])[:2] for i in range(60)])
+    right = {
+        "entropy": log_loss(CLASSES, p), "entropy of logits": log_loss(CLASSES, p),
+        "area": roc_auc_score(rows, p, average="macro"),
+        "precision": precision_score(CLASSES == 1, p[:, 1] > 0.3), "recall of two": of_two,
+        "f1": f1_score(rows, p > 0.3, average="macro", zero_division=0),
+        "f1 of the first": f1_score(CLASSES, p.argmax(1), average="macro"),
+    }  # fmt: skip
+    assert {name: found[name] for name in right} == pytest.approx(right, abs=2e-3)
+
+
+def test_a_metric_of_logits_is_refused_for_probabilities():
+    area = keras.metrics.AUC(from_logits=True)
+    with pytest.raises(UserError, match="give it from_logits=False"):
+        learner(1, "sigmoid", loss="binary_crossentropy", metrics=[area])
+
+
 DO_NOT_FIT = {
     "AUC of four": (lambda: learner(4, metrics=["AUC"]), CLASSES),
-    "columns of two": (
-        lambda: learner(metrics=[keras.metrics.AUC(multi_label=True, num_labels=2)]), Y,
-    ),
     "numbers": (
         lambda: learner(1, loss="mse", metrics=[keras.metrics.CategoricalAccuracy(), Raises()]),
         X[:, 0],

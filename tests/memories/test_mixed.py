@@ -37,6 +37,28 @@ def test_general_examples_stay_and_have_their_share_of_every_draw(as_memory_batc
         assert (rows[3:] >= 100).all() and len(set(rows[3:])) == 7
 
 
+def filled(batch_of, share):
+    """20 general examples, 0 to 19, and 20 others, 20 to 39, each in the slot of its number."""
+    memory = MixedMemory(40, general=20, general_share=share, example_shape=(1, 1, 1))
+    for task, start in enumerate((0, 20)):
+        written(memory, batch_of, range(start, start + 20), task)
+        memory.close_task(task)
+    return memory
+
+
+@pytest.mark.parametrize(("share", "general"), [(0.1, 2), (0.15, 2), (0.08, 1), (0.5, 8)])
+def test_a_share_is_rounded_to_whole_examples(as_memory_batch, share, general):
+    rows = filled(as_memory_batch, share).read(16).inputs.numpy().ravel()
+    assert (rows < 20).sum() == general
+
+
+def test_the_parts_of_a_draw_are_independent(as_memory_batch):
+    memory = filled(as_memory_batch, 0.5)
+    draws = [np.sort(memory.read(8).inputs.numpy().ravel()).astype(int) for _ in range(30)]
+    # Of 4,845 choices of four of twenty the two parts are hardly ever the same.
+    assert sum((draw[:4] == draw[4:] - 20).all() for draw in draws) <= 1
+
+
 def test_each_part_is_a_uniform_sample(as_memory_batch):
     counts = np.zeros(20)
     for seed in range(300):

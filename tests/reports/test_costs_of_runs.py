@@ -27,6 +27,14 @@ def test_what_a_record_has_is_shown():
     assert cells([made]) == [("7,000", "9", "-")]
 
 
+def test_of_several_seeds_the_largest_is_shown():
+    made = [
+        sample.changed(record("er_reservoir", seed=i), bytes_stored=7 + i, examples_passed=900 + i)
+        for i in range(2)
+    ]
+    assert cells(made) == [("8", "901", "-")]
+
+
 @pytest.mark.parametrize(
     "other",
     [

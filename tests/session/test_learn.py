@@ -55,6 +55,23 @@ def assert_equal(first, second):
         np.testing.assert_array_equal(one, other)
 
 
+def test_with_one_output_the_matrix_is_binary_accuracy():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(80, 3)).astype("float32")
+    y = (x[:, 0] > 0.3).astype("int32")
+    halves = np.arange(80) // 40
+    stream = nccl_tf.stream_from_arrays((x, y), (x, y), domains=(halves, halves))
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    for metric in (None, "accuracy"):
+        model = nccl_tf.Finetune(keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)]))
+        model.compile(keras.optimizers.SGD(0.3), loss)
+        result = nccl_tf.learn(model, stream, metric=metric, verbose=0)
+        inputs, labels = stream[1].test
+        right = np.mean((model.predict(inputs, verbose=0)[:, 0] > 0) == labels)
+        assert result.matrix[1, 1] == pytest.approx(right)
+        assert (result.metric, result.higher_is_better) == ("accuracy", True)
+
+
 def test_it_is_what_a_loop_over_the_tasks_does():
     stream = tiny_stream()
     model = again()
@@ -179,7 +196,7 @@ def test_fewer_evaluations_are_nan_in_the_matrix(capsys):
         (again, tiny_stream, {"epochs": [1]}, "1 numbers for 2 trainings"),
         (again, tiny_stream, {"epochs": [1, 0]}, "out of range"),
         (again, tiny_stream, {"batch_size": 0}, "batch_size=0"),
-        (again, tiny_stream, {"metric": "acuracy"}, "received metric='acuracy'"),
+        (again, tiny_stream, {"metric": "acuracy"}, "the metric 'acuracy'"),
         (again, tiny_stream, {"evaluate": "every:0"}, "received evaluate=every:0"),
         (again, tiny_stream, {"evaluate": "new", "joint": True}, "evaluate=new with joint=True"),
     ],

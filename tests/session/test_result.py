@@ -33,6 +33,14 @@ def test_numbers_and_rows(result):
     assert repr([result]) == f"[{result}]"  # as a cell of a notebook shows it
 
 
+def test_where_less_is_better_every_number_has_the_sign_of_a_gain():
+    matrix = np.array([[5.0, 8.0], [6.0, 4.0]])
+    result = LearnResult(matrix, np.array([10.0, 9.5]), "perplexity", higher_is_better=False)
+    found = result.average_accuracy, result.forgetting, result.backward_transfer
+    assert found == (5, 1, -1)  # 5 of the first task rose to 6
+    assert result.forward_transfer == 1.5  # the second had 9.5 untrained, and 8 after the first
+
+
 def test_with_an_average_both_are_told(result):
     averaged = LearnResult(MATRIX / 2, np.array([0.1, 0.3]), title="averaged")
     both = LearnResult(MATRIX, np.array([0.1, 0.3]), title="ER", averaged=averaged)
