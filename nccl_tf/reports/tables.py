@@ -1,8 +1,7 @@
 """The tables of results: a row for each settings."""
 
 import textwrap
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,16 +9,16 @@ import numpy as np
 
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import Record
-from nccl_tf.records.settings import flattened
 from nccl_tf.records.spread import spread
 from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
-from nccl_tf.reports.records import (
-    by_settings,
-    method_title,
-)
+from nccl_tf.reports.labels import changes
+from nccl_tf.reports.records import by_settings, method_title
 from nccl_tf.reports.table import Table, mean_std, or_dash
 
-_NUMBERS = ("learning rate", "memory", "seeds", "accuracy %", "forgetting")
+_FIRST = ("learning rate", "memory")
+_BUDGET = ("batch", "passes")
+"""Columns of a table whose rows differ in them; else its title says them."""
+_LAST = ("seeds", "accuracy %", "forgetting")
 _TASKS = "total / tuning / evaluated"
 _AVERAGED = ("averaged accuracy %", "averaged forgetting")
 _METRICS = {
@@ -36,55 +35,80 @@ class _Row(NamedTuple):
     """A row of a table of results: the cells that name its stream, the others, and its runs."""
 
     stream: tuple[str, ...]
-    cells: tuple[str, ...]
+    method: str
+    first: tuple[str, ...]
+    budget: tuple[int, int]
+    last: tuple[str, ...]
     records: Sequence[Record]
+
+    def cells(self, has_budget: bool) -> tuple[str, ...]:
+        """Those of the row, with batch and passes or without."""
+        budget = map(str, self.budget) if has_budget else ()
+        return (self.method, *self.first, *budget, *self.last)
 
 
 def results_table(records: Sequence[Record], among: Sequence[Record] | None = None) -> Table:
     """A row for each settings, mean ± population std over its seeds; each stream's best first.
 
-    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. Where rows
-    would start with the same cells, the method is followed by what differs between them. Where a
-    record has numbers of averaged weights, two more columns have them. The last ones are `COSTS`.
+    Accuracy is in percent, forgetting a fraction; "-" where it is undefined. The method is followed
+    by what differs from its defaults. Where a record has numbers of averaged weights, two more
+    columns have them. The last ones are `COSTS`.
 
     Args:
         records: Of finished runs.
         among: Runs among which those of fine-tuning are that times are compared with; None for
             `records`.
     """
-    numbers = (*_numbers(records), *COSTS)
-    rows = tuple((*row.stream, *row.cells) for row in _rows(records, among))
+    rows = _rows(records, among)
+    numbers = _numbers(records, rows)
+    cells = tuple((*row.stream, *row.cells(_differs(rows))) for row in rows)
     names = (*_STREAM, "method", *numbers, "settings")
-    return Table("results", "Results", names, rows, numbers)
+    return Table("results", f"Results{_caption(rows)}", names, cells, numbers)
 
 
 def results_by_stream(records: Sequence[Record]) -> list[Table]:
     """The rows of `results_table` in a table for each stream, whose title names it.
 
-    The best of each column is bold, and what is within one standard error of it.
+    The best of each column is bold, and what is within one standard error of it. Batch and passes
+    stand in the title, or in columns where they differ.
     """
-    numbers = (*_numbers(records), *COSTS)
     streams: dict[tuple[str, ...], list[_Row]] = {}
     for row in _rows(records):
         streams.setdefault(row.stream, []).append(row)
     tables = []
     for stream, rows in streams.items():
-        cells = tuple(row.cells for row in rows)
+        numbers = _numbers(records, rows)
+        cells = tuple(row.cells(_differs(rows)) for row in rows)
         tables.append(
             Table(
-                "results", _title(stream), ("method", *numbers, "settings"), cells,
-                numbers, (), _best(rows, numbers),
+                "results", f"{_title(stream)}{_caption(rows)}", ("method", *numbers, "settings"),
+                cells, numbers, (), _best(rows, numbers),
             )
         )  # fmt: skip
     return tables
 
 
-def _numbers(records: Sequence[Record]) -> tuple[str, ...]:
+def _numbers(records: Sequence[Record], rows: Sequence[_Row]) -> tuple[str, ...]:
     """Names of the columns of numbers."""
-    return (
-        *_NUMBERS,
-        *(_AVERAGED if any(record.averaged_accuracy_matrix for record in records) else ()),
-    )
+    budget = _BUDGET if _differs(rows) else ()
+    return (*_FIRST, *budget, *_LAST, *(_AVERAGED if _has_averages(records) else ()), *COSTS)
+
+
+def _has_averages(records: Sequence[Record]) -> bool:
+    return any(record.averaged_accuracy_matrix for record in records)
+
+
+def _differs(rows: Sequence[_Row]) -> bool:
+    """Whether rows differ in batch or passes."""
+    return len({row.budget for row in rows}) > 1
+
+
+def _caption(rows: Sequence[_Row]) -> str:
+    """The batch and the passes of rows that have the same; "" where they differ."""
+    if not rows or _differs(rows):
+        return ""
+    batch, passes = rows[0].budget
+    return f", batches of {batch}, {'one pass' if passes == 1 else f'{passes} passes'}"
 
 
 def for_a_paper(table: Table) -> Table:
@@ -100,20 +124,17 @@ def for_a_paper(table: Table) -> Table:
 
 
 def _rows(records: Sequence[Record], among: Sequence[Record] | None = None) -> list[_Row]:
-    count = len(_numbers(records)) - 2
+    count = len(_LAST) + (len(_AVERAGED) if _has_averages(records) else 0)
     ratios = times_over_finetuning(by_settings(records if among is None else among))
-    by_first_cells: dict[tuple[str, ...], list[Sequence[Record]]] = {}
+    by_first_cells: dict[tuple[Any, ...], list[Sequence[Record]]] = {}
     for one in by_settings(records):
         by_first_cells.setdefault(_first_cells(one[0]), []).append(one)
     rows = []
-    for first, groups in by_first_cells.items():
-        stream, (method, *others) = first[: len(_STREAM)], first[len(_STREAM) :]
-        changes = differences([group[0].settings_json for group in groups])
-        for group, change in zip(groups, changes, strict=True):
+    for (stream, method, first, budget), groups in by_first_cells.items():
+        for group, change in zip(groups, changes(groups), strict=True):
             title = ", ".join(filter(None, (method, change)))
-            last = _last_cells(group)[:count]
-            costs = cost_cells(group, ratios)
-            rows.append(_Row(stream, (title, *others, *last, *costs, _hash(group[0])), group))
+            last = (*_last_cells(group)[:count], *cost_cells(group, ratios), _hash(group[0]))
+            rows.append(_Row(stream, title, first, budget, last, group))
     heads = list(dict.fromkeys(row.stream[:2] for row in rows))
     return sorted(
         rows,
@@ -156,12 +177,12 @@ def is_joint(record: Record) -> bool:
 
 def stream_title(record: Record) -> str:
     """Data set, head and numbers of tasks and examples of a record's stream."""
-    return _title(_first_cells(record)[: len(_STREAM)])
+    return _title(_first_cells(record)[0])
 
 
 def stream_names(record: Record) -> tuple[str, str]:
     """Data set and head of a record's stream, and its examples a task, "all" for every one."""
-    dataset, head, _, examples, *_ = _first_cells(record)
+    dataset, head, _, examples = _first_cells(record)[0]
     return f"{dataset} ({head}-head)", examples
 
 
@@ -178,41 +199,18 @@ def results_text(records: Sequence[Record]) -> str:
     """The rows of `results_table` for a terminal, at most 80 columns wide, ending in a newline."""
     lines = []
     for table in results_by_stream(records):
-        lines += ["", table.title]
+        lines += ["", *textwrap.wrap(table.title, 80)]
         lines.append(_line(("method", "rate", "memory", "n", "acc. %", "forgetting", "hash")))
-        for cells in table.rows:
-            lines.append(_line([*cells[: 1 + len(_NUMBERS)], cells[-1].strip("`")]))
-            averaged = cells[1 + len(_NUMBERS) : -1 - len(COSTS)]
-            if averaged and averaged != ("-", "-"):
+        for row in table.rows:
+            cells = dict(zip(table.names, row, strict=True))
+            budget = [f"{name} {cells[name]}" for name in _BUDGET if name in cells]
+            title = ", ".join((cells["method"], *budget))
+            numbers = [cells[name] for name in (*_FIRST, *_LAST)]
+            lines.append(_line([title, *numbers, cells["settings"].strip("`")]))
+            averaged = [cells[name] for name in _AVERAGED if name in cells]
+            if averaged and averaged != ["-", "-"]:
                 lines.append(f"{'  averaged weights':<40}{averaged[0]:>12}{averaged[1]:>16}")
     return "\n".join([*lines[1:], ""])
-
-
-def differences(settings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Differences between settings of a method, such as "beta_max 0.2"; "" for the usual ones.
-
-    Named are the values that at most half of the settings share. None is the default of a
-    hyperparameter; of another setting it means that the run has none, which is not named.
-
-    Args:
-        settings: As in `result.json`; where one lacks a name, its value counts as None.
-    """
-    flat = [flattened(one) for one in settings]
-    names = set().union(*flat)
-    counts = Counter((name, _key(one.get(name))) for one in flat for name in names)
-    return [
-        ", ".join(
-            f"{name} {'default' if value is None else value}"
-            for name, value in flattened(one).items()
-            if (value is not None or name in one["hyperparameters"])
-            and 2 * counts[name, _key(value)] <= len(settings)
-        )
-        for one in settings
-    ]
-
-
-def _key(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -223,18 +221,21 @@ def _line(cells: Sequence[str]) -> str:
     return f"{name:<21}" + "".join(f"{c:>{w}}" for c, w in zip(numbers, widths, strict=True))
 
 
-def _first_cells(first: Record) -> tuple[str, ...]:
+def _first_cells(
+    first: Record,
+) -> tuple[tuple[str, ...], str, tuple[str, ...], tuple[int, int]]:
+    """The cells of a stream, the method, those of rate and memory, and batch and passes."""
+    settings = first.settings
     # The usual angles of a rotated stream are None.
-    angles = first.settings.angles
-    return (
+    angles = settings.angles
+    stream = (
         first.dataset + (f", {angles} angles" if angles else ""),
         first.head,
         f"{first.num_tasks} / {first.tuning_tasks} / {first.evaluated_tasks}",
-        str(first.settings.examples_per_task or "all"),
-        method_title(first),
-        f"{first.settings.learning_rate:g}",
-        or_dash(first.settings.memory_capacity),
+        str(settings.examples_per_task or "all"),
     )
+    numbers = (f"{settings.learning_rate:g}", or_dash(settings.memory_capacity))
+    return stream, method_title(first), numbers, (settings.batch_size, settings.epochs)
 
 
 def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:

@@ -30,9 +30,9 @@ def test_each_stream_has_a_table():
     ]
     found = {table.title: len(table.rows) for table in tables.results_by_stream(runs)}
     assert found == {
-        "permuted_digits (single-head), 1 tasks of all examples (in all 10, for tuning 0)": 1,
-        "permuted_digits (single-head), 1 tasks of 20 examples (in all 10, for tuning 0)": 1,
-        "permuted_digits (single-head), 2 tasks of 20 examples (in all 10, for tuning 0)": 1,
+        f"permuted_digits (single-head), {tasks} (in all 10, for tuning 0), "
+        "batches of 10, one pass": 1
+        for tasks in ("1 tasks of all examples", "1 tasks of 20 examples", "2 tasks of 20 examples")
     }
 
 
@@ -65,6 +65,30 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
         "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",
         "NCCL + Ring, hidden [8]",
     }  # fmt: skip
+
+
+def test_a_row_says_what_differs_from_the_defaults_also_when_it_stands_alone():
+    dark = sample.record(method="er_reservoir", dark=1.0, stream_mask="seen")
+    (table,) = tables.results_by_stream([dark])
+    assert table.rows[0][0] == "ER-Reservoir, dark 1.0, stream_mask seen"
+    assert table.title.endswith(", batches of 10, one pass")
+    assert "ER-Reservoir, dark 1.0, stream_mask seen" in tables.results_text([dark])
+
+
+def test_batch_and_passes_have_columns_where_they_differ():
+    runs = [
+        sample.record(method="er_reservoir", epochs=2, batch_size=5),
+        sample.record(method="finetune"),
+    ]
+    (table,) = tables.results_by_stream(runs)
+    assert "passes" not in table.title
+    columns = [table.names.index(name) for name in ("batch", "passes")]
+    cells = {row[0]: [row[i] for i in columns] for row in table.rows}
+    assert cells == {"ER-Reservoir": ["5", "2"], "Fine-tune": ["10", "1"]}
+    assert {"batch", "passes"} < {*table.numbers, *tables.for_a_paper(table).names}
+    short = tables.results_text(runs)
+    assert "ER-Reservoir, batch 5, passes 2" in short
+    assert max(map(len, short.splitlines())) <= 80
 
 
 def test_averaged_weights_have_columns_where_a_record_has_them():

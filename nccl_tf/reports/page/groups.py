@@ -12,6 +12,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.records.record import Record
 from nccl_tf.records.spread import Spread, spread
 from nccl_tf.reports.figures.steps import read_steps
+from nccl_tf.reports.labels import changed, in_words, told_apart
 from nccl_tf.reports.records import (
     RecordedRun,
     by_settings,
@@ -21,7 +22,7 @@ from nccl_tf.reports.records import (
     record_key,
     spread_of,
 )
-from nccl_tf.reports.tables import differences, is_joint, stream_names
+from nccl_tf.reports.tables import is_joint, stream_names
 
 STEP_SIZES = {
     "lambda": "Λ, inner product of the gradients",
@@ -260,8 +261,8 @@ def _memory(size: int | None) -> str:
 
 
 def _changes(members: Sequence[Sequence[Record]], named: str) -> list[str]:
-    """Differences of each settings from the others of a method but in what is named already; where
-    several read alike, differences among these."""
+    """How each settings differs from its method's defaults; where several read alike, what differs
+    among these but for what is named already."""
     settings = [
         {
             name: value
@@ -270,11 +271,5 @@ def _changes(members: Sequence[Sequence[Record]], named: str) -> list[str]:
         }
         for group in members
     ]
-    changes = differences(settings)
-    for text in set(changes):
-        alike = [place for place, change in enumerate(changes) if change == text]
-        if 1 < len(alike) < len(changes):
-            more = differences([settings[place] for place in alike])
-            for place, change in zip(alike, more, strict=True):
-                changes[place] = ", ".join(filter(None, (text, change)))
-    return changes
+    texts = [in_words(changed(group[0])) for group in members]
+    return told_apart(texts, [("", one) for one in settings])
