@@ -57,6 +57,7 @@ class FitData:
             tuples for lists of arrays, tensors for text.
         form: One of the forms of `nccl_tf.received`.
         class_names: The names of the classes by number that the data tell; none of most.
+        positive: The name of class 1 that a stream was told to judge; None of others.
         batch_size: Examples in a batch of arrays, as Keras takes it.
         task_id: The number of the task of a stream that came; None of other data.
         by_index: What the batches of a task are gathered from; None of other data.
@@ -93,7 +94,7 @@ class FitData:
         check_data(x)
         check_one_target(y)
         self.form = form_of(x)
-        self.class_names = tuple(class_names_of(x))
+        self.class_names, self.positive = tuple(class_names_of(x)), getattr(x, "positive", None)
         self.x = as_columns(x)
         self.y, self.weights = as_columns(y, "labels"), as_columns(weights, "sample_weight")
         self.batch_size = batch_size
@@ -131,7 +132,7 @@ class FitData:
         orders = x.epochs(batch_size or BATCH_SIZE, seed, epochs)
         data = cls(orders.batches)
         data.epochs, data.task_id, data.validation = orders, x.task_id, x.validation
-        return data
+        return data._named_by(x)
 
     @classmethod
     def of_test(
@@ -147,7 +148,7 @@ class FitData:
             return cls(x, y, weights, batch_size=batch_size)
         _refuse_beside_task(y=y, sample_weight=weights)
         _check_is_one(x, "test")
-        return cls(x.test_batches(batch_size or TEST_BATCH_SIZE))
+        return cls(x.test_batches(batch_size or TEST_BATCH_SIZE))._named_by(x)
 
     @classmethod
     def of_arrays(cls, x: Any, y: Any = None, weights: Any = None, part: str = "test") -> "FitData":
@@ -167,7 +168,12 @@ class FitData:
         _check_is_one(x, part)
         data = cls(*getattr(x, part))
         data.task_id = x.task_id
-        return data
+        return data._named_by(x)
+
+    def _named_by(self, task: Any) -> "FitData":
+        """The same data, with the names that the stream of a task has for its classes."""
+        self.class_names, self.positive = task.class_names, task.positive
+        return self
 
     @classmethod
     def of_validation(cls, given: Any, batch_size: int | None) -> "FitData | None":

@@ -1,5 +1,6 @@
 """Log lines on data that are likely not what was meant."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -108,6 +109,29 @@ HEADS = (
     'head="single"'
 )
 """Of a stream with heads and a learner without."""
+
+
+def hint_of_positive(
+    names: Sequence[str], positive: str | None, metrics: Sequence[str]
+) -> str | None:
+    """Which class metrics of two classes judge, where nobody chose it by its name.
+
+    Args:
+        names: Of the classes by number; none where they have none.
+        positive: The name that was chosen.
+        metrics: Names of those that judge class 1.
+
+    Returns:
+        None where there is nothing to say.
+    """
+    if len(names) != 2 or positive is not None or not metrics:
+        return None
+    other, judged = names
+    return (
+        f"{' and '.join(metrics)} judge{'s' * (len(metrics) == 1)} the class {judged!r} as the "
+        f"positive one, the second of two names: give the stream positive={other!r} to judge that, "
+        f"or positive={judged!r}"
+    )
 
 
 def hint_of_earlier_steps(steps: int) -> str:

@@ -63,6 +63,7 @@ from nccl_tf.whole_files import replaced
 WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
 _ADAPTERS = "adapters"
+_CLASSES = "classes"
 _OWN: Mapping[str, Any] = MappingProxyType({
     "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
     "devices": object, "nan_count": NanCount, "options": Options, "seed": int,
@@ -90,6 +91,7 @@ class Learner(Core):
     test_function: Any
     predict_function: Any
     _class_names: tuple[str, ...] = ()
+    _positive: str | None = None
     _trained: list[tuple[int, bool]] | None = None
     _count: Any = None
     _store: Any = None
@@ -386,7 +388,7 @@ class Learner(Core):
             if task_id and not self.progress.task_is_open.numpy() and not data.names_tasks:
                 self.warn_once("tasks", hints.hint_of_tasks(task_id))
             self.progress.warn_of_open_task()
-        self._class_names = agreed_names(self._class_names, data, validation)
+        self._know_classes(data, validation)
         checks.check_task_id(task_id)
         known = self._known_of(data, task_id)
         self._try_metrics(data)
@@ -439,6 +441,20 @@ class Learner(Core):
         if end_task and (history.epoch or self._initial_epoch):
             self.end_task()
         return history
+
+    def _know_classes(self, *data: FitData | None) -> None:
+        """Keep the names of classes that data tell, and say which one metrics of two judge.
+
+        Raises:
+            UserError: As for `agreed_names`.
+        """
+        self._class_names = agreed_names(self._class_names, *data)
+        told = (part.positive for part in data if part is not None)
+        self._positive = next(filter(None, told), self._positive)
+        metrics = self._made_metrics["metrics"] if self.compiled else ()
+        judged = [m.name for m in metrics if measures.judges_class_one(m, self.num_classes)]
+        hint = hints.hint_of_positive(self._class_names, self._positive, judged)
+        self.warn_once("positive", hint)
 
     def _try_metrics(self, data: FitData) -> None:
         """Try the compiled metrics out once, where the form of targets is known before a batch.
@@ -576,7 +592,7 @@ class Learner(Core):
             data.check_ends()
         if not validates:
             data = prepared_data(self.network, data)
-        self._class_names = agreed_names(self._class_names, data)
+        self._know_classes(data)
         if not validates:
             data = self._with_tasks(data, task_id)
         self._check_labels(data, int(self.progress.task.numpy()) if validates else None)
@@ -1118,24 +1134,32 @@ class Learner(Core):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor as they were given, for saving.
 
-        Network and heads are those of now, which may have grown.
+        Network and heads are those of now, which may have grown. Names of classes that data told
+        are beside them.
 
         Raises:
             UserError: Keras cannot write one of them.
         """
-        config, of_adapters = self._arguments.config(), adapters.config_of(self.network)
-        return {**config, _ADAPTERS: of_adapters} if of_adapters else config
+        config = self._arguments.config()
+        if of_adapters := adapters.config_of(self.network):
+            config = {**config, _ADAPTERS: of_adapters}
+        if self._class_names:
+            config = {**config, _CLASSES: [list(self._class_names), self._positive]}
+        return config
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """A learner from `get_config`; its parts that are Keras objects are rebuilt first."""
         config = dict(config)
         of_adapters = config.pop(_ADAPTERS, None)
+        names, positive = config.pop(_CLASSES, ((), None))
         if of_adapters and isinstance(config.get("network"), dict):
             # Before the learner, which may keep something for each weight that is trained.
             config["network"] = keras.saving.deserialize_keras_object(config["network"])
             adapters.enable(config["network"], of_adapters)
-        return restored(cls, config)
+        learner = restored(cls, config)
+        learner._class_names, learner._positive = tuple(names), positive
+        return learner
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """The arguments that `compile` received, and the marks of variables, for saving.

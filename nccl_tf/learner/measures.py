@@ -215,7 +215,22 @@ def wrapped_metric(
         steps.append(_second_column if activation is None else _second_logit)
     if converts:
         steps.append(tf.sigmoid if class_one else _ACTIVATIONS[activation])
-    return _Judged(metric, steps, rows, places)
+    return _Judged(metric, steps, rows, class_one, places)
+
+
+def judges_class_one(metric: Any, outputs: int) -> bool:
+    """Whether a metric judges class 1 of two, so that it matters which class that is.
+
+    Args:
+        metric: As `wrapped_metric` returns it.
+        outputs: Of the network.
+    """
+    is_wrapped = isinstance(metric, _Judged)
+    inner = metric.metric if is_wrapped else metric
+    if isinstance(inner, keras.metrics.BinaryAccuracy):
+        return False
+    kinds = (*_OF_TWO_CLASSES, keras.metrics.FBetaScore)
+    return (is_wrapped and metric.class_one) or (outputs == 1 and isinstance(inner, kinds))
 
 
 def takes_logits(metric: Any) -> bool | None:
@@ -321,6 +336,7 @@ class _Judged(keras.metrics.Metric):
         metric: That one.
         steps: What is made of the outputs, one function after the other.
         rows: Whether it gets class numbers as one-hot rows.
+        class_one: Whether it judges the second of two outputs.
         places: Axes of an example's places, each of which it gets as an example.
     """
 
@@ -329,12 +345,14 @@ class _Judged(keras.metrics.Metric):
         metric: keras.metrics.Metric,
         steps: Sequence[Callable[[tf.Tensor], tf.Tensor]],
         rows: bool,
+        class_one: bool,
         places: int,
     ):
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
         self._direction = getattr(metric, "_direction", None)
         self._steps, self._rows, self._places = tuple(steps), rows, places
+        self.class_one = class_one
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         is_number = y_true.shape.rank < y_pred.shape.rank

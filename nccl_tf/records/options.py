@@ -26,11 +26,13 @@ class NamedSource(NamedTuple):
         name: Such as "folder:/data/pets".
         label: Column of the labels of a CSV file; None for the default.
         domain: Column of its domains; None where it has none.
+        positive: Name of the positive of two classes; None for the second.
     """
 
     name: str
     label: str | None = None
     domain: str | None = None
+    positive: str | None = None
 
 
 @dataclass(frozen=True)
@@ -255,7 +257,8 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
         UserError: A seed is negative or named twice, a number is out of range, a name is unknown,
             or the package for `tensorboard` is missing.
     """
-    named, columns = flag_values.get("dataset"), (flag_values.get(x) for x in ("label", "domain"))
+    named = flag_values.get("dataset")
+    columns = (flag_values.get(name) for name in NamedSource._fields[1:])
     options = Options(
         **{name: row.value(flag_values) for name, row in OPTIONS.items()},
         source=NamedSource(str(named), *columns) if scheme_of(named) else None,

@@ -401,6 +401,17 @@ class Settings:
         str | None,
         setting(topic=STREAM, default_doc="none", help="of csv:PATH, the column of the domains"),
     ] = None
+    positive: Annotated[
+        str | None,
+        setting(
+            topic=STREAM,
+            default_doc="the second by name",
+            help=(
+                "of a data set by name with two classes, the name of the one that metrics of two "
+                "classes judge: it gets the number 1"
+            ),
+        ),
+    ] = None
     content: str | None = None
     optimizer: Annotated[
         str | None,

@@ -13,8 +13,9 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.learner.hints import HEADS
+from nccl_tf.learner.hints import HEADS, hint_of_positive
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.measures import judges_class_one
 from nccl_tf.learner.prepared import prepared_batch
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
@@ -150,6 +151,9 @@ def learn(
     score = None if is_accuracy else TaskMetric(model, metric or "accuracy", mode)
     if score is not None:
         score.check(tasks[0])
+        judged = [score.name] if judges_class_one(score.metric, model.num_classes) else []
+        hint = hint_of_positive(tasks[0].class_names, tasks[0].positive, judged)
+        model.warn_once("positive", hint)
     evaluate = checked_evaluate(evaluate, len(tasks))
     if joint and evaluate != ALL:
         raise UserError(
@@ -169,7 +173,7 @@ def learn(
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
     made = record.settings(
         tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
-        class_weight=weights, validation=validation,
+        class_weight=weights, validation=validation, positive=tasks[0].positive,
     )  # fmt: skip
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
     session = functools.partial(

@@ -84,6 +84,7 @@ class RecordOfLearn:
         evaluate: str,
         class_weight: Mapping[int, float],
         validation: float | None,
+        positive: str | None,
     ) -> Settings:
         """The settings of a call, before it trains.
 
@@ -100,6 +101,7 @@ class RecordOfLearn:
             evaluate: Likewise.
             class_weight: Likewise, by number.
             validation: Likewise.
+            positive: Of the stream.
         """
         model, method = self._model, self._method(joint)
         memory, optimizer = model.memory, model.optimizer
@@ -151,6 +153,7 @@ class RecordOfLearn:
             stream_mask=options.get("stream_mask", STREAM_MASK.default),
             average_weights=options.get("average_weights"),
             evaluate=None if evaluate == ALL else evaluate,
+            positive=None if positive is None else plain_name(positive),
             stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,
         )
 

@@ -31,7 +31,8 @@ class TaskMetric:
         mode: "max" where more is better, "min" where less is, "auto" to ask the metric.
 
     Attributes:
-        name: Of the metric.
+        metric: As `ExampleLoss.metric` makes it.
+        name: Of it.
         higher_is_better: Whether more is better.
 
     Raises:
@@ -40,9 +41,9 @@ class TaskMetric:
 
     def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
         self._model = model
-        self._metric = model.example_loss.metric(metric, model.num_classes)
-        self.name = str(self._metric.name)
-        self.higher_is_better = _higher_is_better(self._metric, mode)
+        self.metric = model.example_loss.metric(metric, model.num_classes)
+        self.name = str(self.metric.name)
+        self.higher_is_better = _higher_is_better(self.metric, mode)
 
     def check(self, task: Any) -> None:
         """Try the metric out, before anything is trained.
@@ -58,7 +59,7 @@ class TaskMetric:
         _, labels, _ = next(iter(self._batches(task)))
         labels = loss.targets(labels)
         targets = tf.TensorSpec([None, *labels.shape[1:]], labels.dtype)
-        check_metric(self._metric, targets, outputs, loss)
+        check_metric(self.metric, targets, outputs, loss)
 
     def __call__(self, task: Any) -> float:
         """The value of the metric on a task's test examples.
@@ -66,10 +67,10 @@ class TaskMetric:
         Raises:
             UserError: The metric has more than one value.
         """
-        self._metric.reset_state()
+        self.metric.reset_state()
         for inputs, targets, weights in self._batches(task):
             self._update(inputs, targets, weights)
-        value = tf.convert_to_tensor(self._metric.result())
+        value = tf.convert_to_tensor(self.metric.result())
         if value.shape.rank:
             raise UserError(
                 f"the metric {self.name} has values of shape {tuple(value.shape)}: expected one "
@@ -88,7 +89,7 @@ class TaskMetric:
         self._model.nan_count.see(outputs, batch.weights)
         targets, weights = loss.measured(batch, outputs)
         outputs = loss.metric_outputs(outputs, targets)
-        self._metric.update_state(targets, outputs, sample_weight=weights)
+        self.metric.update_state(targets, outputs, sample_weight=weights)
 
 
 def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:

@@ -99,7 +99,31 @@ def name_classes(parts: Sequence[tuple[Sequence[str], Iterable[str]]]) -> tuple[
     order = list(parts[0][0])
     if any(list(other) != order for other, _ in parts):
         order = sorted(present)
-    return tuple(name for name in order if name in present)
+    return tuple(str(name) for name in order if name in present)  # of NumPy too
+
+
+def with_positive(names: Sequence[str] | None, positive: str) -> tuple[str, str]:
+    """The names of two classes, that of the positive one last, so that it has the number 1.
+
+    Args:
+        names: In the order of their numbers; None where labels are numbers.
+        positive: The name of the class that metrics of two classes are to judge.
+
+    Raises:
+        UserError: There are other classes than two, or none of that name.
+    """
+    if names is None:
+        raise UserError(
+            f"received positive={positive!r} for labels that are no names: metrics of two classes "
+            "judge class 1; leave positive out, and give that class the number 1"
+        )
+    if len(names) != 2 or positive not in names:
+        shown = ", ".join(names[:_MOST_SHOWN]) + (", ..." if len(names) > _MOST_SHOWN else "")
+        raise UserError(
+            f"received positive={positive!r} for the classes {shown}: expected the name of one of "
+            "two classes"
+        )
+    return names[names[0] == positive], positive
 
 
 def shown_class(class_names: Sequence[str] | None, label: int) -> str:
@@ -173,6 +197,7 @@ class ExampleSet(NamedTuple):
         class_names: The names of the classes, in the order of their numbers; None where they have
             none.
         windows: For a stream of domains, the number of the domain of each of these.
+        positive: The name of class 1, where a user chose which of two classes that is.
     """
 
     train: Examples
@@ -181,6 +206,25 @@ class ExampleSet(NamedTuple):
     domains: tuple[np.ndarray, np.ndarray] | None = None
     class_names: tuple[str, ...] | None = None
     windows: tuple[np.ndarray, np.ndarray] | None = None
+    positive: str | None = None
+
+    def with_positive(self, positive: str | None) -> "ExampleSet":
+        """The data set whose class of that name is class 1 of two; None for it as it is.
+
+        Raises:
+            UserError: As for the function `with_positive`.
+        """
+        if positive is None:
+            return self
+        names = with_positive(self.class_names, positive)
+        data = self._replace(class_names=names, positive=positive)
+        if names == self.class_names:
+            return data
+        train, test = (
+            Examples(part.inputs, (1 - part.labels).astype(np.int32))
+            for part in (self.train, self.test)
+        )
+        return data._replace(train=train, test=test)
 
     @property
     def has_classes(self) -> bool:

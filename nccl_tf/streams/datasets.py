@@ -35,6 +35,7 @@ from nccl_tf.streams.arrays import (
     own_order,
     pixel_range,
     pixel_scaling,
+    with_positive,
 )
 from nccl_tf.streams.blurry import join_examples
 from nccl_tf.streams.stream import Stream
@@ -50,6 +51,7 @@ def stream_from_datasets(
     num_classes: int | None = None,
     head: str = "single",
     pixels: PixelScaling | None = None,
+    positive: str | None = None,
     name: str = "own",
 ) -> Stream:
     """Make a stream whose tasks are data sets of a user.
@@ -75,6 +77,7 @@ def stream_from_datasets(
             label.
         head: "single" (one head for all tasks) or "multi" (one head per task).
         pixels: Scaling of inputs by the package's networks; None as for `stream_from_arrays`.
+        positive: As for `stream_from_arrays`.
         name: Name of the stream.
 
     Raises:
@@ -126,6 +129,8 @@ def stream_from_datasets(
     assert first is not None
     flat = [part for pair in parts for part in pair]
     names = _class_names(flat)
+    if positive is not None:
+        names = with_positive(names, positive)
     tasks = [_task(task_id, train, test, names) for task_id, (train, test) in enumerate(parts)]
     has_classes = bool(tasks[0].classes)
     if head == "multi" and not has_classes:
@@ -155,6 +160,7 @@ def stream_from_datasets(
         pixels=pixels or pixel_scaling(ranges),
         example_dtype=each_input(first.inputs, dtype_name),
         class_names=names,
+        positive=positive,
     )
 
 

@@ -57,6 +57,7 @@ def load_stream(
     image_size: int | None = None,
     label: str | None = None,
     domain: str | None = None,
+    positive: str | None = None,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
     length: int | None = None,
@@ -102,6 +103,7 @@ def load_stream(
             the size that all of them have.
         label: Of a CSV file, the column of the labels; by default "label".
         domain: Of a CSV file, the column of the domains: names, numbers or dates as of ISO 8601.
+        positive: Of a data set by name with two classes, as for `stream_from_arrays`.
         data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
             has its data sets, below the folder that KERAS_HOME names.
         manual_dir: Folder with the files of mini-ImageNet; other streams need none.
@@ -125,7 +127,7 @@ def load_stream(
     if is_text(name):
         _refuse_beside_text(
             name, head=head, num_tasks=num_tasks, tuning_tasks=tuning_tasks, angles=angles,
-            kind=kind, image_size=image_size, label=label, domain=domain,
+            kind=kind, image_size=image_size, label=label, domain=domain, positive=positive,
             tasks=None if tasks == TASKS[0] else tasks,
         )  # fmt: skip
         return text_stream(name, length, tokenizer, max_tasks, examples_per_task)
@@ -133,11 +135,13 @@ def load_stream(
         raise UserError(f"received length or tokenizer for {name}, which is no text: leave it out")
     named = None
     if scheme_of(name) is None:
-        _refuse_of_named(name, kind=kind, image_size=image_size, label=label, domain=domain)
+        _refuse_of_named(
+            name, kind=kind, image_size=image_size, label=label, domain=domain, positive=positive
+        )
         row = get_dataset(name)
     else:
         generator(seed, CLASS_ORDER)
-        named = read_named(name, Reading(image_size, label or "label", domain), data_dir)
+        named = read_named(name, Reading(image_size, label or "label", domain, positive), data_dir)
         row = named_row(name, describe(named), kind, num_tasks)
     plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task, angles)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
@@ -251,6 +255,7 @@ def stream_from_arrays(
     examples_per_task: int | None = None,
     angles: str | None = None,
     pixels: PixelScaling | None = None,
+    positive: str | None = None,
     name: str = "own",
 ) -> Stream:
     """Make a stream of tasks from a user's arrays, such as those of `keras.datasets`.
@@ -291,6 +296,8 @@ def stream_from_arrays(
             to 1: those without negative values, and with a highest value above 1 in training, are
             multiplied by 1/255 where that is at most 255 and not far below, else by 1 over it.
             Images are uint8, or have two axes or more; other inputs are left as they are.
+        positive: Of two classes with names, the one that metrics of two classes judge, such as
+            "fraud": it gets the number 1. None for the second one of `Stream.class_names`.
         name: Name of the stream.
 
     Raises:
@@ -333,7 +340,7 @@ def stream_from_arrays(
         own = parts[0][1] if test is None else tuple(values for _, values in parts)
     if test is None and own is not None:
         own = own, None
-    data = set_from_arrays(train, test, pixels, own)
+    data = set_from_arrays(train, test, pixels, own).with_positive(positive)
     if kind == "domain":
         if num_tasks is None and data.domains is not None:
             num_tasks = len(np.unique(data.domains[0]))
@@ -415,6 +422,7 @@ def cut(data: ExampleSet, row: StreamRow, plan: StreamPlan, seed: int) -> Stream
         pixels=data.pixels,
         example_dtype=each_input(data.train.inputs, dtype_name),
         class_names=data.class_names,
+        positive=data.positive,
     )
 
 

@@ -39,6 +39,8 @@ class Stream:
         example_dtype: dtype of the inputs ("string" for text), or a dictionary of dtypes.
         class_names: The names of the classes in the order of their numbers; None where the data
             tell none.
+        positive: The name of class 1, where a user chose which of two classes that is, as metrics
+            of two classes judge it; None where nobody did.
     """
 
     name: str
@@ -52,6 +54,11 @@ class Stream:
     pixels: PixelScaling
     example_dtype: Any = "uint8"
     class_names: tuple[str, ...] | None = None
+    positive: str | None = None
+
+    def __post_init__(self) -> None:
+        for task in (*self.tasks, *self.tuning):
+            task.class_names, task.positive = self.class_names or (), self.positive
 
     @property
     def task_classes(self) -> tuple[tuple[int, ...], ...]:

@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 
 class _Trained:
-    """Training examples as batches: those of a task, or of several."""
+    """Training examples as batches: those of a task, or of several.
+
+    Attributes:
+        class_names: The names of all classes of the stream by their numbers; none where it has
+            none.
+        positive: The name of class 1, as `Stream.positive`.
+    """
 
     num_train: int
+    class_names: tuple[str, ...] = ()
+    positive: str | None = None
 
     def steps(self, batch_size: int = 10, passes: int = 1) -> int:
         """Number of batches in `passes` passes over the training examples.
@@ -176,6 +184,7 @@ class JointTask(_Trained):
             raise UserError("received no tasks: expected at least one task to learn jointly")
         self.tasks = tuple(tasks)
         self.num_train = sum(task.num_train for task in self.tasks)
+        self.class_names, self.positive = self.tasks[0].class_names, self.tasks[0].positive
 
     @property
     def validation(self) -> Examples | None:

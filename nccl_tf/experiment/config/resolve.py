@@ -102,7 +102,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
 
 
 _MOST_LAYERS = 1000
-_OF_NAMED = ("kind", "image_size", "label", "domain")
+_OF_NAMED = ("kind", "image_size", "label", "domain", "positive")
 """The flags that only a data set by name has."""
 
 
@@ -123,7 +123,8 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]
     if scheme == "csv":
         _refuse(flag_values, "image_size", "a table has no images")
     data_dir = flag_values.get("data_dir")
-    found, content = _look_at(str(name), given["label"], given["domain"], data_dir)
+    columns = (given["label"], given["domain"], given["positive"])
+    found, content = _look_at(str(name), *columns, data_dir)
     if found.is_text:
         raise UserError(
             f"--dataset={name} has texts, which need a network of your own: take "
@@ -132,14 +133,17 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]
     from nccl_tf.streams.load import named_row
 
     row = named_row(str(name), found, given["kind"], SETTINGS["num_tasks"].value(flag_values))
-    columns = {flag: given[flag] and plain_name(given[flag]) for flag in ("label", "domain")}
+    texts = ("label", "domain", "positive")
+    plain = {flag: given[flag] and plain_name(given[flag]) for flag in texts}
     return row, {
-        "kind": row.kind, "image_size": given["image_size"], **columns, "content": content,
+        "kind": row.kind, "image_size": given["image_size"], **plain, "content": content,
     }  # fmt: skip
 
 
 @functools.lru_cache
-def _look_at(name: str, label: str | None, domain: str | None, data_dir: str | None) -> Any:
+def _look_at(
+    name: str, label: str | None, domain: str | None, positive: str | None, data_dir: str | None
+) -> Any:
     """Describe a data set by name; also returns the start of the digest of a user's files.
 
     Imports NumPy, and of TFDS TensorFlow, which other data sets wait with until a run begins.
@@ -147,7 +151,7 @@ def _look_at(name: str, label: str | None, domain: str | None, data_dir: str | N
     with quiet_start():
         from nccl_tf.streams.sources.named import Reading, content_digest, describe_named
 
-        found = describe_named(name, Reading(None, label or "label", domain), data_dir)
+        found = describe_named(name, Reading(None, label or "label", domain, positive), data_dir)
         digest = content_digest(name)
     return found, digest and digest[:16]
 

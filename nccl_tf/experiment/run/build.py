@@ -35,8 +35,9 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
     named: dict[str, Any] = {}
     name = settings.dataset
     if options.source is not None:
-        name, label, domain = options.source
-        named = {"label": label, "domain": domain, "image_size": settings.image_size}
+        name, label, domain, positive = options.source
+        named = {"label": label, "domain": domain, "positive": positive}
+        named["image_size"] = settings.image_size
         named["kind"] = settings.kind
     return load_stream(
         name,

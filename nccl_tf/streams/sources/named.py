@@ -31,11 +31,13 @@ class Reading(NamedTuple):
         image_size: Side that images are resized to, in pixels; None for the size that they have.
         label: Column of the labels of a CSV file.
         domain: Column of the domains of a CSV file; None where it has none.
+        positive: Name of the positive of two classes; None for the second.
     """
 
     image_size: int | None = None
     label: str = "label"
     domain: str | None = None
+    positive: str | None = None
 
 
 class Description(NamedTuple):
@@ -83,7 +85,7 @@ def describe_named(
     """
     scheme, _, rest = name.partition(":")
     if scheme == "csv":
-        return describe(_read_csv(Path(rest).expanduser(), reading))
+        return describe(read_named(name, reading))
     if scheme in ("folder", "list"):
         return Description(len(list_members(scheme, Path(rest).expanduser()).names), is_colour=True)
     from nccl_tf.streams.sources.tfds import builder_of
@@ -116,15 +118,18 @@ def read_named(
 
     Raises:
         UserError: It is not there, has another form, or images have several sizes and there is no
-            `image_size`.
+            `image_size`, or as for `ExampleSet.with_positive`.
     """
     scheme, _, rest = name.partition(":")
     if reading.image_size is not None:
         checked_at_least("image_size", reading.image_size, 1)
     if scheme == "tfds":
-        return _read_tfds(rest, reading, data_dir)
-    path = Path(rest).expanduser()
-    return _read_csv(path, reading) if scheme == "csv" else _read_files(scheme, path, reading)
+        data = _read_tfds(rest, reading, data_dir)
+    elif scheme == "csv":
+        data = _read_csv(Path(rest).expanduser(), reading)
+    else:
+        data = _read_files(scheme, Path(rest).expanduser(), reading)
+    return data.with_positive(reading.positive)
 
 
 def content_digest(name: str) -> str | None:
