@@ -206,15 +206,15 @@ def wrapped_metric(
     is_of_rows = isinstance(metric, _OF_ROWS) or getattr(metric, "_fn", None) in _OF_ROWS_BY_NAME
     rows = numbers and (is_of_rows or of_columns)
     class_one = numbers and outputs == 2 and is_of_two and not of_columns
-    converts = activation is not None and _takes_probabilities(metric)
+    shown = activation if _takes_probabilities(metric) else None
     alone = bool(places) and (is_of_two or isinstance(metric, keras.metrics.FBetaScore))
-    if not (rows or class_one or converts or alone):
+    if not (rows or class_one or shown or alone):
         return metric
     steps: list[Callable[[tf.Tensor], tf.Tensor]] = []
     if class_one:
         steps.append(_second_column if activation is None else _second_logit)
-    if converts:
-        steps.append(tf.sigmoid if class_one else _ACTIVATIONS[activation])
+    if shown is not None:
+        steps.append(tf.sigmoid if class_one else _ACTIVATIONS[shown])
     return _Judged(metric, steps, rows, class_one, places)
 
 
