@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nccl_tf.arguments.choices import STORES
-from nccl_tf.arguments.hyperparameters import OPTIONS, SUPERFLUOUS_OUTPUTS
-from nccl_tf.methods.registry import METHODS, Method
+from nccl_tf.arguments.hyperparameters import OPTIONS
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.methods.row import Method
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, SETTINGS, Settings, flattened
 from nccl_tf.streams.catalog import DATASETS
@@ -123,7 +124,7 @@ def _usual(name: str, method: Method | None, settings: Settings) -> tuple[Any, .
 
 def _usual_hyperparameter(name: str, method: Method | None, settings: Settings) -> tuple[Any, ...]:
     rows = {row.name: row for row in method.hyperparameters} if method else {}
-    if name == SUPERFLUOUS_OUTPUTS.name:
+    if name in rows and rows[name].part == "outputs":
         return (0 if settings.head == "multi" else 100, None)
     if name in rows:
         row, data = rows[name], DATASETS.get(settings.dataset)

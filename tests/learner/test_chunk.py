@@ -105,6 +105,7 @@ def test_a_chunk_learns_what_single_steps_learn(method):
     assert alone.execution.made == alone.execution.traces
 
 
+@pytest.mark.seconds(25)  # XLA compiles the step
 @pytest.mark.parametrize("passes", [2, 3])
 def test_a_batch_of_another_size_in_the_middle_loses_no_step(passes):
     """A call goes on after it: of five batches of four and one of three, over and over."""
