@@ -372,7 +372,7 @@ MUTANTS = {
         "return True", "tests/test_rng.py",
     ),
     "first epoch: stored in all": Mutant(
-        "memory.set_stores(epoch in self._epochs)", "memory.set_stores(True)",
+        "storage.set_open(epoch in self._epochs)", "storage.set_open(True)",
         "tests/learner/test_passes.py tests/learner/test_memories_of_learners.py",
     ),
     "arguments: lists change after all": Mutant(

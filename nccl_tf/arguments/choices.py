@@ -13,7 +13,10 @@ ANGLES = ("ordered", "any")
 MASKS = ("own", "union")
 """Logits of each example's own task, or of all tasks in the batch."""
 
-STREAM_MASKS = ("all", "present", "task", "seen")
+NEW_CLASSES = ("present", "task")
+"""Masks that leave out the classes of earlier tasks."""
+
+STREAM_MASKS = ("all", *NEW_CLASSES, "seen")
 """Classes of a single head that the stream loss's softmax runs over: all of them, those of the
 stream batch, those of the open task so far, or those of the stream so far."""
 

@@ -122,6 +122,10 @@ class MemoryTrial:
         self.fill(memory)
         return memory
 
+    def first(self, memory: Memory) -> Batch:
+        """The first batch of the first task."""
+        return self._batch(memory, 0, 0)
+
     def padding(self, memory: Memory) -> Batch:
         """A batch of examples that count for nothing."""
         return self._batch(memory, 1, 0)._replace(weights=tf.zeros(BATCH))
@@ -166,7 +170,7 @@ def check_memory(
     * `equal_seeds`: equal seeds give equal bits;
     * `padding`: examples of weight 0 change nothing;
     * `memory_of_stream`: it holds examples that were written, no more than its capacity, and reads
-      those;
+      those, of an open task too where it says so (`reads_open_task`);
     * `graph`: what is written in a graph is what is written outside of it;
     * `add_classes`: new classes leave what is stored as it is;
     * `learner`: a learner that is saved amid a task with it takes the same next steps.
@@ -284,6 +288,13 @@ def _memory_of_stream(trial: MemoryTrial) -> None:
         raise DiffersError(
             f"{len(drawn)} examples of read({_READ})",
             f"{min(_READ, len(kept))} of those that are stored",
+        )
+    opened = trial.new()
+    trial.write(opened, trial.first(opened))
+    if opened.reads_open_task and not int(opened.readable_count()):
+        raise DiffersError(
+            "nothing to read of a task that is open, and True as reads_open_task",
+            "a property reads_open_task that is False",
         )
 
 

@@ -169,7 +169,7 @@ class FitChecks(keras.callbacks.Callback):
 
 
 class FirstPass(keras.callbacks.Callback):
-    """Lets the memories of a learner store what comes in the first pass of a fit, and no more.
+    """Lets a learner store and count what comes in the first pass of a fit, and no more.
 
     Args:
         epochs: The numbers of the epochs of that pass.
@@ -180,9 +180,8 @@ class FirstPass(keras.callbacks.Callback):
         self._epochs = epochs
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Say whether they store, before the first batch of an epoch."""
-        for memory in self.model.memories():
-            memory.set_stores(epoch in self._epochs)
+        """Say whether it stores, before the first batch of an epoch."""
+        self.model.storage.set_open(epoch in self._epochs)
 
 
 class ShortProgress(keras.callbacks.ProgbarLogger):

@@ -61,7 +61,8 @@ class Core(keras.Model):
         stream_mask: Of a single head, the classes that the softmax of the stream's loss runs over:
             "all", "present" (those of the stream batch, of all replicas together: Caccia et al.,
             ICLR 2022), "task" (those of the open task so far, as methods on pretrained networks
-            have it) or "seen" (those of the stream so far). Memory examples have all.
+            have it) or "seen" (those of the stream so far). Memory examples have all: beside
+            "present" and "task" the memory has to read the open task, as no ring does.
         rate_decay: gamma of the stable training regime (Mirzadeh et al., NeurIPS 2020), in (0, 1]:
             in task k (from 1) the learning rate is max(eta gamma^k, 5e-5), with eta the optimizer's
             (as in the authors' code the first task is decayed too; an eta below 5e-5 is not
@@ -76,6 +77,7 @@ class Core(keras.Model):
         stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
             reservoir is a uniform sample of all examples, however many passes a task has; or in
             "every_epoch", as some authors' code does, where a task of five passes counts as five.
+            So do methods that keep statistics of examples in place of a memory.
         head: Name of the `keras.layers.Dense` that makes the logits, for `add_classes`, where the
             network does not show it: one of several in a model of a class of your own.
         name: The model's name; None for one that Keras makes.
@@ -182,15 +184,15 @@ class Core(keras.Model):
         if known_classes is not None:
             self._mark_known(known_classes)
         self.options = Options(self)
+        self._check_memory(memory)
+        self.memory: Any = memory
         made = (
             AverageWeights.of(average_weights, network, self.state, self.execution.turns),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
-            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state),
+            StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state, memory),
         )
         for option in filter(None, made):
             self.options.add(option)
-        self._check_memory(memory)
-        self.memory: Any = memory
         self.storage.check(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
         self._wrong_label = checks.WrongLabel(self.devices.gather, self.devices.count == 1)

@@ -20,8 +20,9 @@ class FeatureLearner(Learner):
     For pretrained networks: none of the weights changes, and neither optimizer nor learning rate
     has an effect. A subclass makes its `statistics` and says what examples make of them (`learned`)
     and what they predict (`scores`). Examples count one by one in their order, however they are cut
-    into batches and tasks; padding does not, nor does the size of a weight above 0. The loss is
-    that of a batch's scores before the batch is learned.
+    into batches and tasks; padding does not, nor does the size of a weight above 0. Further passes
+    of a `fit` count nothing, unless `stores` is "every_epoch". The loss is that of a batch's scores
+    before the batch is learned.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are
@@ -104,7 +105,7 @@ class FeatureLearner(Learner):
         raw = self._as_logits(self.scores(features))
         logits = Logits(raw, self.masked(raw, batch))
         _, logs = self.training_loss(logits, batch)
-        counted = batch.weights > 0
+        counted = (batch.weights > 0) & self.storage.is_open.value
         features = tf.where(counted[:, None], features, 0)
         return Step([], logits, logs, state=self.learned(features, batch.labels, counted))
 

@@ -433,8 +433,7 @@ class Learner(Core):
         finally:
             self.execution.known = Known()
             self.progress.reset_skips_in_a_row()
-            for memory in self.memories():
-                memory.set_stores(True)
+            self.storage.set_open(True)
         if history.epoch and not history.history:
             raise no_examples(x)
         # A backup may be of the end of the last epoch.

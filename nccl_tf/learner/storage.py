@@ -13,14 +13,16 @@ from nccl_tf.memories.columns import missing_columns
 
 
 class Storage:
-    """The columns of a learner's memories, and their shapes.
+    """The columns of a learner's memories, their shapes, and when examples are stored.
 
     Args:
         learner: The learner.
-        stores: "first_epoch" or "every_epoch", when memories store an example of a `fit`.
+        stores: "first_epoch" or "every_epoch", when memories store an example of a `fit`, and
+            statistics of examples count it.
 
     Attributes:
         stores: The argument.
+        is_open: bool scalar, whether examples that come now are stored and counted. It is no state.
         saves_memory: Whether files of the learner, those of callbacks too, have the memory's
             examples; may be set.
     """
@@ -29,6 +31,18 @@ class Storage:
         self._learner, self.stores = learner, stores
         self._built_classes = learner.num_classes
         self.saves_memory = True
+        self.is_open = keras.Variable(
+            True, dtype="bool", trainable=False, autocast=False, name="storage_is_open"
+        )
+
+    def set_open(self, is_open: bool) -> None:
+        """Choose whether examples that come from now on are stored and counted.
+
+        `Learner.fit` does so where an epoch begins.
+        """
+        self.is_open.assign(is_open)
+        for memory in self._learner.memories():
+            memory.set_stores(is_open)
 
     @property
     def variables(self) -> dict[str, keras.Variable]:

@@ -55,6 +55,10 @@ class ExemplarMemory(Memory):
         self.per_class = per_class
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
+    @property
+    def reads_open_task(self) -> bool:
+        return False
+
     def make_state(self) -> None:
         self.stored = self.state("stored", (), "int64")
 

@@ -28,6 +28,7 @@ class MemoryKind:
             None where a total is shared), "capacity" (of the whole memory), "rule" or
             "task_classes". `example_shape` and `seed` it always takes.
         arguments: Further arguments of the constructor, the same for every run.
+        reads_open_task: As `Memory.reads_open_task` of a memory of this kind.
 
     Raises:
         UserError: A key of `sized_by` fills nothing.
@@ -41,6 +42,7 @@ class MemoryKind:
         default_factory=lambda: MappingProxyType({"capacity": "capacity"})
     )
     arguments: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    reads_open_task: bool = True
 
     def __post_init__(self) -> None:
         for source in self.sized_by:
@@ -132,6 +134,7 @@ MEMORIES: dict[str, MemoryKind] = {
             memory="nccl_tf.memories.ring:RingMemory",
             sizing="per_class_and_task",
             sized_by={"slots": "slots_per_class", "task_classes": "task_classes"},
+            reads_open_task=False,
         ),
         MemoryKind(name="reservoir", memory=_RESERVOIR, has_rule=True, sized_by=_RESERVOIR_SIZE),
         MemoryKind(
@@ -140,6 +143,7 @@ MEMORIES: dict[str, MemoryKind] = {
             has_rule=True,
             sized_by=_RESERVOIR_SIZE,
             arguments=_PAST,
+            reads_open_task=False,
         ),
         MemoryKind(
             name="edited_reservoir",
@@ -154,6 +158,7 @@ MEMORIES: dict[str, MemoryKind] = {
             has_rule=True,
             sized_by=_RESERVOIR_SIZE,
             arguments={**_PAST, **_FLOATS},
+            reads_open_task=False,
         ),
         MemoryKind(
             name="balanced",
@@ -165,9 +170,14 @@ MEMORIES: dict[str, MemoryKind] = {
             memory="nccl_tf.memories.exemplars:ExemplarMemory",
             sizing="per_class",
             sized_by={"capacity": "capacity", "slots": "per_class"},
+            reads_open_task=False,
         ),
         MemoryKind(name="scored", memory="nccl_tf.memories.scored:ScoredMemory"),
-        MemoryKind(name="short_term", memory="nccl_tf.memories.short_term:ShortTermMemory"),
+        MemoryKind(
+            name="short_term",
+            memory="nccl_tf.memories.short_term:ShortTermMemory",
+            reads_open_task=False,
+        ),
     )
 }
 

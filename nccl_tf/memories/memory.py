@@ -450,6 +450,11 @@ class Memory:
         self.check_allocated()
         return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
 
+    @property
+    def reads_open_task(self) -> bool:
+        """Whether `read` can be counted on for examples of the open task too."""
+        return True
+
     def readable_count(self) -> tf.Tensor:
         """int64 scalar: how many stored examples `read` draws from."""
         raise self._lacks("readable_count()")

@@ -65,6 +65,10 @@ class MixedMemory(Memory):
         self.general, self.general_share = int(general), float(general_share)
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
+    @property
+    def reads_open_task(self) -> bool:
+        return self.general_share < 1
+
     def make_state(self) -> None:
         self.seen_general = self.state("seen_general", (), "int64")
         self.seen = self.state("seen", (), "int64")

@@ -64,6 +64,10 @@ class ReservoirMemory(Memory):
         self.past: PastSlots | None = None
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
+    @property
+    def reads_open_task(self) -> bool:
+        return not self.exclude_current_task
+
     def make_state(self) -> None:
         self.seen = self.state("seen", (), "int64")
         if self.exclude_current_task:

@@ -106,6 +106,10 @@ class RingMemory(Memory):
             self._list_classes(task_classes)
         super().build_for(batch)
 
+    @property
+    def reads_open_task(self) -> bool:
+        return False
+
     def make_state(self) -> None:
         self.counts = self.state("counts", (self._cells.count + 1,), "int64")
         self.ended = self.state("ended", (len(self.task_classes),), "bool")

@@ -24,6 +24,11 @@ class ShortTermMemory(Memory):
         """Make the counter of stored examples."""
         self.stored = self.state("stored", (), "int64")
 
+    @property
+    def reads_open_task(self) -> bool:
+        """False: once it is full, it takes nothing of a task that comes."""
+        return False
+
     def readable_count(self) -> tf.Tensor:
         """int64 scalar: number of stored examples."""
         return self.stored.value

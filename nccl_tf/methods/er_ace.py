@@ -23,14 +23,16 @@ class ERACE(ExperienceReplay):
 
     Args:
         network: Any Keras model from inputs to one logit per class, behind a single head.
-        memory: A reservoir.
+        memory: One that reads examples of the open task too, such as a reservoir: they compare new
+            classes with old ones, which the stream's loss does not.
         stream_mask: As for `Learner`; "all" gives experience replay.
         er_weighting: As for `ExperienceReplay`.
         batch_norm: As for `ReplayLearner`.
         **kwargs: As for `ReplayLearner`.
 
     Raises:
-        UserError: There are heads, whose masks leave nothing to this one.
+        UserError: There are heads, whose masks leave nothing to this one, or the memory reads ended
+            tasks alone.
 
     Example:
         >>> import nccl_tf

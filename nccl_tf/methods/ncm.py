@@ -23,7 +23,7 @@ class NCM(FeatureLearner):
     also learn a metric, which is left out; `SLDA` has one, the inverse of the covariance.
 
     Examples count one by one, however they are cut into batches and tasks; padding does not, nor
-    does the size of a weight above 0. The means are float64.
+    does the size of a weight above 0, nor a further pass of a `fit`. The means are float64.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are

@@ -177,12 +177,10 @@ class Method:
 
     @property
     def stores(self) -> str | None:
-        """The default of its argument `stores`; None where it stores no examples of the stream."""
+        """The default of its argument `stores`; None where it stores and counts no examples."""
         # Those that measure importances at a task's end keep a sample of it without a memory.
         samples = any(row.name == IMPORTANCE_EXAMPLES.name for row in self.hyperparameters)
-        if self.memory is None and not samples:
-            return None
-        return self.options.get("stores", STORES[0])
+        return self.options.get("stores", STORES[0] if self.memory or samples else None)
 
     def option_refusal(self, name: str) -> str:
         """Why an option has no meaning for the method, as in `refuses`; "" where it has one."""

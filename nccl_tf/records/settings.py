@@ -456,8 +456,8 @@ class Settings:
             choices=STORES,
             default_doc=stores_by_method,
             help=(
-                "of several epochs, when the memory, or the sample that a method keeps of a task, "
-                "stores an example: in the first_epoch, once, or in every_epoch"
+                "of several epochs, when the memory, or the sample or the statistics that a method "
+                "keeps, take an example: in the first_epoch, once, or in every_epoch"
             ),
         ),
     ] = None

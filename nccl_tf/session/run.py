@@ -16,6 +16,7 @@ from nccl_tf.arguments.evaluated import ALL
 from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.errors import UserError
+from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, Marks
 from nccl_tf.learner.replay import ReplayLearner
@@ -105,7 +106,8 @@ class RecordOfLearn:
         """
         model, method = self._model, self._method(joint)
         memory, optimizer = model.memory, model.optimizer
-        chooses = max(epochs) > 1 and bool(model.memories())
+        counts = isinstance(model, FeatureLearner)
+        chooses = max(epochs) > 1 and (counts or bool(model.memories()))
         sizes = {task.num_train for task in tasks}
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         names = [row.name for row in method.hyperparameters] if method else []

@@ -71,6 +71,27 @@ def test_a_second_epoch_leaves_memories_as_they_are(name):
         np.testing.assert_array_equal(two[variable], value, err_msg=variable)
 
 
+@pytest.mark.seconds(20)
+@pytest.mark.parametrize("name", ["slda", "ncm", "ranpac"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_statistics_of_features_count_an_example_once(name, jit_compile):
+    """In the second task too, whose passes are fewer; asked for every pass, they count them all."""
+
+    def statistics(epochs, **options):
+        learner = make(name, options=options, jit_compile=jit_compile)
+        labels = np.arange(COUNT, dtype=np.int32) % 2
+        learner.fit(IMAGES, labels, batch_size=8, epochs=epochs, shuffle=False, verbose=0)
+        learner.fit(IMAGES, 2 + labels, batch_size=8, epochs=2, shuffle=False, verbose=0)
+        return [variable.numpy() for variable in learner.statistics]
+
+    once, thrice = statistics(1), statistics(3)
+    for one, other in zip(once, thrice, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+    every = statistics(3, stores="every_epoch")
+    total = {"slda": 1, "ncm": 1, "ranpac": 2}[name]
+    assert once[total].sum() == 2 * COUNT and every[total].sum() == 5 * COUNT
+
+
 def test_old_examples_are_left_in_their_share():
     """The recipe for a trained model: 30 of before and 90 new ones in 40 slots."""
     images = RANDOM.integers(0, 256, (120, *IMAGE_SHAPE), dtype=np.uint8)

@@ -27,6 +27,11 @@ def test_every_row_builds_its_memory(name):
 
 
 @pytest.mark.parametrize("name", MEMORIES)
+def test_the_row_says_whether_the_open_task_is_read(name):
+    assert build(name).reads_open_task is get_memory(name).reads_open_task
+
+
+@pytest.mark.parametrize("name", MEMORIES)
 def test_sizes_and_rule_reach_the_memory(name):
     row, config = get_memory(name), build(name).get_config()
     assert config.get("rule") == ("exact" if row.has_rule else None)

@@ -20,6 +20,7 @@ class FixedMemory(RingMemory):
 
     is_allocated = True
     task_classes = None
+    reads_open_task = True
 
     def __init__(self, images, labels):
         Memory.__init__(self, len(labels))

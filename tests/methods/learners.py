@@ -39,7 +39,7 @@ def build(
     """A learner of a row of the registry, with the defaults of its class."""
     row = METHODS[name]
     arguments = {"heads": heads, "seed": 3} | trial_of(name) | arguments
-    if row.memory:
+    if row.memory and "memory" not in arguments:
         extras = extras_of(with_logits(row.learner_class().columns, arguments.get("dark", 0.0)), 4)
         arguments["memory"] = get_memory(row.memory).build(
             capacity=12, slots=2 if row.memory == "ring" else None, rule="exact", seed=3,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, STEP_SCHEDULES, STORES
+from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, NEW_CLASSES, STEP_SCHEDULES, STORES
 from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.arguments.hyperparameters import (
     OPTIONS,
@@ -556,7 +556,7 @@ def _evaluate(flag_values: Mapping[str, Any], method: Method, tasks: int) -> str
 def _stores(flag_values: Mapping[str, Any], method: Method, epochs: int) -> str | None:
     """The value of `--stores`; None for every epoch, and where there is no choice."""
     if method.stores is None:
-        _refuse(flag_values, "stores", f"{method.name} stores no examples")
+        _refuse(flag_values, "stores", f"{method.name} stores and counts no examples")
         return None
     if epochs == 1:
         _refuse(flag_values, "stores", "there is one epoch")
@@ -578,10 +578,22 @@ def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[
                 f"--{row.name}={value} with --head=multi: a head is its mask already; leave one "
                 "of the two out"
             )
+        if row is STREAM_MASK and value in NEW_CLASSES and method.memory:
+            _check_reads_open_task(method, f"--{row.name}={value}")
         values[row.name] = None if value == default == row.default else value
         if row is REPLAY_LABELS:
             check_replay_weights(values["dark"] or 0.0, value)
     return values
+
+
+def _check_reads_open_task(method: Method, given: str) -> None:
+    kind = get_memory(str(method.memory))
+    if not kind.reads_open_task:
+        raise UserError(
+            f"{given} with --method={method.name}, whose {kind.name} memory reads nothing of the "
+            "open task: no loss compares new classes with old ones then, and new ones are not "
+            "learned; leave it out, or take a method with a reservoir"
+        )
 
 
 _USUAL: Mapping[str, Any] = {

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from nccl_tf.arguments.choices import NEW_CLASSES
 from nccl_tf.arguments.hyperparameters import STREAM_MASK
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
@@ -13,6 +14,7 @@ from nccl_tf.learner.heads import STREAM_CLASSES, HeadMasks, classes_of
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
+from nccl_tf.memories.memory import Memory
 
 
 class StreamMask(Option):
@@ -24,9 +26,12 @@ class StreamMask(Option):
         seen: bool [classes], the learner's variable of the classes seen.
         heads: The learner's heads.
         state: Makes variables that are saved with the learner, `Learner.state`.
+        memory: The learner's memory.
 
     Raises:
-        UserError: It is unknown, or there are heads.
+        UserError: It is unknown, there are heads, or new classes would meet old ones in no loss:
+            neither in the stream's, which is masked, nor in that of a memory which reads nothing of
+            the open task. The memory's loss then presses down the logits of the new classes.
     """
 
     def __init__(
@@ -35,6 +40,7 @@ class StreamMask(Option):
         seen: keras.Variable,
         heads: HeadMasks | None,
         state: Callable[..., keras.Variable],
+        memory: Memory | None = None,
     ):
         self.stream_mask, self._seen = STREAM_MASK.check(stream_mask), seen
         self._of_task = None
@@ -44,6 +50,12 @@ class StreamMask(Option):
             raise UserError(
                 f"received stream_mask={stream_mask!r} and heads: a head is its mask already, "
                 "so leave one of the two out"
+            )
+        if stream_mask in NEW_CLASSES and memory is not None and not memory.reads_open_task:
+            raise UserError(
+                f"received stream_mask={stream_mask!r} and a {type(memory).__name__} that reads "
+                "nothing of the open task: no loss compares new classes with old ones then, and "
+                'new ones are not learned; take nccl_tf.ReservoirMemory, or stream_mask="all"'
             )
 
     @classmethod

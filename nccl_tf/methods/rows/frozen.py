@@ -1,4 +1,6 @@
-"""What methods that learn by statistics of frozen features refuse, and why."""
+"""What the rows of methods that learn by statistics of frozen features share."""
+
+from nccl_tf.arguments.choices import STORES
 
 WITHOUT_STEPS = {
     "stream_mask": "takes a class by statistics of its features, and learns from no softmax",
@@ -9,3 +11,7 @@ WITHOUT_STEPS = {
     "schedule": "learns without a gradient step, and has no use for a rate",
     "augment": "takes the features of an image as it is",
 }
+"""What they refuse, and why."""
+
+COUNTS_ONCE = {"stores": STORES[0]}
+"""They store nothing, and have the choice all the same: whether a further pass counts."""

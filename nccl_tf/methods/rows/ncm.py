@@ -2,7 +2,7 @@
 
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.row import Method
-from nccl_tf.methods.rows.frozen import WITHOUT_STEPS
+from nccl_tf.methods.rows.frozen import COUNTS_ONCE, WITHOUT_STEPS
 
 NUMBERS = (
     Hyperparameter(
@@ -25,5 +25,6 @@ NCM = Method(
         "at near-zero cost, TPAMI 35, 2013; for pretrained networks, whose weights stay as "
         "they are"
     ),
+    options=COUNTS_ONCE,
     refuses=WITHOUT_STEPS,
 )

@@ -2,7 +2,7 @@
 
 from nccl_tf.arguments.hyperparameters import Hyperparameter
 from nccl_tf.methods.row import Method
-from nccl_tf.methods.rows.frozen import WITHOUT_STEPS
+from nccl_tf.methods.rows.frozen import COUNTS_ONCE, WITHOUT_STEPS
 
 NUMBERS = (
     Hyperparameter(
@@ -37,6 +37,7 @@ RANPAC = Method(
         "McDonnell et al., RanPAC: random projections and pre-trained models for continual "
         "learning, NeurIPS 2023; for pretrained networks, whose weights stay as they are"
     ),
+    options=COUNTS_ONCE,
     refuses=WITHOUT_STEPS,
     trial={"projected_features": 40},
 )

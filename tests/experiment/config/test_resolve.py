@@ -101,6 +101,14 @@ def test_reservoir_capacity(dataset, per_class, capacity):
             {"stream_mask": "present", "dataset": "split_digits"},
             "--head=multi: a head is its mask already",
         ),
+        (
+            {"stream_mask": "present", "dataset": "split_digits", "head": "single"},
+            "nccl_ring, whose ring memory reads nothing of the open task",
+        ),
+        (
+            {"stream_mask": "present", "dataset": "split_mnist", "head": "single", "method": "mir"},
+            "mir, whose past_reservoir memory reads nothing of the open task",
+        ),
         ({"replay_labels": 0.5, "method": "mc_sgd"}, "mc_sgd, which reads its memory"),
         ({"stores": "every_epoch"}, "stores"),
         ({"stores": "every_epoch", "epochs": 2, "method": "finetune"}, "stores"),
@@ -169,8 +177,10 @@ def test_settings_without_stores_are_of_runs_that_stored_every_epoch():
 
 
 def test_what_keeps_a_sample_of_a_task_stores_too():
-    stored = {name: settings(method=name, epochs=2).stores for name in ("mas", "cn_dpm", "lwf")}
-    assert stored == {"mas": "first_epoch", "cn_dpm": None, "lwf": None}
+    stored = {
+        name: settings(method=name, epochs=2).stores for name in ("mas", "ncm", "cn_dpm", "lwf")
+    }
+    assert stored == {"mas": "first_epoch", "ncm": "first_epoch", "cn_dpm": None, "lwf": None}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +223,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"batch_size": 5}, {"precision": "mixed_bfloat16"}, {"memory_per_class": 4},
         {"schedule": "inverse_sqrt"}, {"hidden": (256,)},
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
-        {"stream_mask": "present"}, {"average_weights": 0.99}, {"schedule": "cosine"},
+        {"stream_mask": "seen"}, {"average_weights": 0.99}, {"schedule": "cosine"},
         {"optimizer": "adam", "learning_rate": 0.1}, {"optimizer_arguments": ("momentum:0.9",)},
         {"epochs": 2}, {"epochs": 2, "stores": "every_epoch"},
     ],
