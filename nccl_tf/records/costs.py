@@ -26,15 +26,13 @@ def rows_passed(method: Method, work: Work) -> int | None:
     return None if method.passes else work.stream + work.memory
 
 
-def examples_passed(
-    settings: Settings, task_steps: Sequence[int], convolves: bool | None = None
-) -> int | None:
+def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bool) -> int | None:
     """`rows_passed` of a run; None too where its settings do not tell.
 
     Args:
         settings: Of the run.
         task_steps: Steps of each task.
-        convolves: Whether the network has convolutions; None for what the settings tell.
+        convolves: Whether the network has convolutions.
     """
     method = METHODS.get(settings.method)
     if method is None:
@@ -55,7 +53,7 @@ def examples_passed(
             _slots(settings),
             examples or task_steps[0] * settings.batch_size // settings.epochs,
             own,
-            settings.hidden is None if convolves is None else convolves,
+            convolves,
         ),
     )
 

@@ -5,18 +5,13 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from nccl_tf.machine import count_cores
 from nccl_tf.records.checkpoints import state_sha256
-
-if TYPE_CHECKING:
-    import keras
 
 _PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
@@ -90,32 +85,6 @@ def state_and_memory(state: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "state_sha256": state_sha256(state),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
-    }
-
-
-def run_counts(
-    learner: "keras.Model", rates: Sequence[float], steps: Sequence[int]
-) -> dict[str, Any]:
-    """Counts of a run and the machine, for `make_record`.
-
-    Args:
-        learner: The learner at the end of its run.
-        rates: The learning rate of each task.
-        steps: Steps of each task.
-    """
-    # What was to be compiled, and XLA has refused, ran without it.
-    compiled = learner.execution.under_xla is not False
-    return {
-        "learning_rates": list(rates),
-        "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
-        "steps": sum(steps),
-        "task_steps": list(steps),
-        "skipped_steps": int(learner.progress.skipped.numpy()),
-        "device": describe_devices(),
-        "tensorfloat32": computes_in_tensorfloat32(),
-        "xla": compiled,
-        "steps_per_program": learner.execution.per_program if compiled else None,
-        "replicas": learner.distribute_strategy.num_replicas_in_sync,
     }
 
 

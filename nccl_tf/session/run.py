@@ -20,13 +20,11 @@ from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, Marks
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.records.costs import examples_passed
-from nccl_tf.records.provenance import computes_in_tensorfloat32, run_counts
+from nccl_tf.records.provenance import computes_in_tensorfloat32
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
+from nccl_tf.session.measured import measured_entries
 
 _MOST_NAMED = 60
 """Letters of a list in a record, which has a hash of a longer one."""
@@ -195,17 +193,11 @@ class RecordOfLearn:
         memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
         numbers = {**settings.hyperparameters, **earlier}
         settings = dataclasses.replace(settings, hyperparameters=numbers)
-        measured = {
-            **source,
-            **run_counts(model, [settings.learning_rate] * len(steps), steps),
-            "bytes_stored": bytes_stored(model),
-            "examples_passed": examples_passed(settings, steps, has_convolutions(model.network)),
-            "train_seconds": train_seconds,
-            "compile_seconds": 0.0,
-            "eval_seconds": eval_seconds,
-            "peak_memory_bytes": None,
-            "state_sha256": None,
-        }
+        measured = measured_entries(
+            model, settings, source=source, rates=[settings.learning_rate] * len(steps),
+            steps=steps, train_seconds=train_seconds, compile_seconds=0.0,
+            eval_seconds=eval_seconds, is_own_process=False,
+        )  # fmt: skip
         return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
 
     def _method(self, joint: bool) -> Any:

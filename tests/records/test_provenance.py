@@ -2,12 +2,10 @@
 
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import pytest
-import tensorflow as tf
 
-from nccl_tf.records.provenance import run_counts, source_below
+from nccl_tf.records.provenance import source_below
 
 UNKNOWN = {"commit": None, "package_modified": None}
 
@@ -65,16 +63,3 @@ def test_what_is_no_checkout_has_an_unknown_source(checkout, tmp_path):
     assert source_below(tmp_path) == UNKNOWN
     (tmp_path / ".git").write_text("no repository\n")
     assert source_below(tmp_path) == UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("compiles", "steps", "expected"), [(True, 5, 5), (None, 5, 5), (False, 5, None)]
-)
-def test_steps_that_xla_has_refused_ran_without_it(compiles, steps, expected):
-    learner = SimpleNamespace(
-        execution=SimpleNamespace(under_xla=compiles, per_program=steps), trainable_variables=[],
-        progress=SimpleNamespace(skipped=tf.constant(0)),
-        distribute_strategy=SimpleNamespace(num_replicas_in_sync=1),
-    )  # fmt: skip
-    counts = run_counts(learner, [], [])
-    assert (counts["xla"], counts["steps_per_program"]) == (compiles is not False, expected)

@@ -33,18 +33,17 @@ from nccl_tf.experiment.run.progress import Progress
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
-from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore
-from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
-from nccl_tf.records.provenance import package_source, run_counts, state_and_memory
+from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME, Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loop import Session
+from nccl_tf.session.measured import measured_entries
 from nccl_tf.session.state import Place, SessionCallback, SessionState
 from nccl_tf.streams import Stream
 
@@ -166,17 +165,18 @@ def run_seed(
         matrix=evaluation.matrix,
         averaged=evaluation.averaged,
         initial=np.array(evaluation.initial),
-        measured={
-            **source,
-            **run_counts(learner, rates, steps),
-            **state_and_memory(learner.storage.variables),
-            "bytes_stored": bytes_stored(learner),
-            "examples_passed": examples_passed(settings, steps),
-            "train_seconds": clock.train_seconds,
-            "compile_seconds": clock.compile_seconds,
-            "eval_seconds": evaluation.seconds,
-            **({"diagnostics": diagnostics.record()} if diagnostics else {}),
-        },
+        measured=measured_entries(
+            learner,
+            settings,
+            source=source,
+            rates=rates,
+            steps=steps,
+            train_seconds=clock.train_seconds,
+            compile_seconds=clock.compile_seconds,
+            eval_seconds=evaluation.seconds,
+            is_own_process=True,
+        )
+        | ({"diagnostics": diagnostics.record()} if diagnostics else {}),
     )
 
 

@@ -1,0 +1,74 @@
+"""What is measured of a run that has ended, for its record."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nccl_tf.learner.execution import Execution
+from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.stored import bytes_stored
+from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.records.costs import examples_passed
+from nccl_tf.records.provenance import (
+    computes_in_tensorfloat32,
+    describe_devices,
+    state_and_memory,
+)
+from nccl_tf.records.settings import Settings
+
+
+def measured_entries(
+    learner: Learner,
+    settings: Settings,
+    *,
+    source: Mapping[str, Any],
+    rates: Sequence[float],
+    steps: Sequence[int],
+    train_seconds: float,
+    compile_seconds: float,
+    eval_seconds: float,
+    is_own_process: bool,
+) -> dict[str, Any]:
+    """The entries of a record that are neither settings nor metrics.
+
+    Args:
+        learner: At the end of its run.
+        settings: Of the run.
+        source: As `package_source` gave it when the run began.
+        rates: The learning rate of each task, or of all at once.
+        steps: Steps of each task, or of all at once.
+        train_seconds: In training steps.
+        compile_seconds: In tracing and compiling.
+        eval_seconds: In evaluation.
+        is_own_process: Whether the process ran this alone, so that its peak of memory is the run's,
+            and whether the learner's state belongs to the record.
+    """
+    return {
+        **source,
+        "learning_rates": list(rates),
+        "parameters": sum(int(np.prod(v.shape)) for v in learner.trainable_variables),
+        "steps": sum(steps),
+        "task_steps": list(steps),
+        "skipped_steps": int(learner.progress.skipped.numpy()),
+        "device": describe_devices(),
+        "tensorfloat32": computes_in_tensorfloat32(),
+        **entries_of_xla(learner.execution),
+        "replicas": learner.distribute_strategy.num_replicas_in_sync,
+        **(state_and_memory(learner.storage.variables) if is_own_process else _WITHOUT_STATE),
+        "bytes_stored": bytes_stored(learner),
+        "examples_passed": examples_passed(settings, steps, has_convolutions(learner.network)),
+        "train_seconds": train_seconds,
+        "compile_seconds": compile_seconds,
+        "eval_seconds": eval_seconds,
+    }
+
+
+_WITHOUT_STATE = {"state_sha256": None, "peak_memory_bytes": None}
+
+
+def entries_of_xla(execution: Execution) -> dict[str, Any]:
+    """Whether steps were compiled with XLA, and how many in a program."""
+    # What was to be compiled, and XLA has refused, ran without it.
+    compiled = execution.under_xla is not False
+    return {"xla": compiled, "steps_per_program": execution.per_program if compiled else None}
