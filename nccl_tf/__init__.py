@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nccl_tf.methods import registry as _registry
 
 _HOMES = {
+    "Alignment": "nccl_tf.learner.options.alignment",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
     "EditedReservoirMemory": "nccl_tf.memories.edited_reservoir",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from nccl_tf.errors import UserError as UserError
     from nccl_tf.learner.learner import Learner as Learner
     from nccl_tf.learner.losses import weighted_mean as weighted_mean
+    from nccl_tf.learner.options.alignment import Alignment as Alignment
     from nccl_tf.learner.options.option import Option as Option
     from nccl_tf.learner.perplexity import Perplexity as Perplexity
     from nccl_tf.learner.replay import ReplayLearner as ReplayLearner

@@ -20,6 +20,9 @@ STREAM_MASKS = ("all", *NEW_CLASSES, "seen")
 """Classes of a single head that the stream loss's softmax runs over: all of them, those of the
 stream batch, those of the open task so far, or those of the stream so far."""
 
+COVARIANCES = ("shared", "class")
+"""Of features: one of all classes, or one of each."""
+
 RESERVOIR_RULES = ("exact", "off_by_one")
 """Draws of the reservoir: of Vitter (1985), or of the paper's code base."""
 

@@ -24,6 +24,7 @@ from nccl_tf.learner.execution import LOGGER, Execution
 from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.measures import NanCount, StepMeans
+from nccl_tf.learner.options.alignment import AlignHead, Alignment
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.options import Options
 from nccl_tf.learner.options.rate_decay import RateDecay
@@ -74,6 +75,9 @@ class Core(keras.Model):
             a <- d a + (1 - d) x after every step, with which the learner predicts and is evaluated
             (`use_weights` chooses). The average holds the network's float variables, moving
             averages of batch normalisation too. None keeps no average.
+        alignment: How the head is aligned to the features of all classes when a task ends, a
+            `nccl_tf.Alignment` or the name of its covariance, "shared" or "class" (Zhang et al.,
+            ICCV 2023); of a single head that is the network's last layer. None for no alignment.
         stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
             reservoir is a uniform sample of all examples, however many passes a task has; or in
             "every_epoch", as some authors' code does, where a task of five passes counts as five.
@@ -142,6 +146,7 @@ class Core(keras.Model):
         rate_decay: float | None = None,
         rate_decay_steps: int | None = None,
         average_weights: float | None = None,
+        alignment: Alignment | str | None = None,
         stores: str = STORES[0],
         head: str | None = None,
         name: str | None = None,
@@ -190,6 +195,15 @@ class Core(keras.Model):
             AverageWeights.of(average_weights, network, self.state, self.execution.turns),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
             StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state, memory),
+            AlignHead.of(
+                alignment,
+                network,
+                self.state,
+                self.progress.tasks_ended,
+                self.seed,
+                heads=self.heads,
+                average_weights=average_weights,
+            ),
         )
         for option in filter(None, made):
             self.options.add(option)

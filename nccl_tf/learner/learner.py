@@ -25,6 +25,7 @@ from nccl_tf.learner import (
     measures,
     serving,
     shared,
+    task_pass,
 )
 from nccl_tf.learner.callbacks import (
     EpochOrder,
@@ -390,6 +391,7 @@ class Learner(Core):
             self.progress.warn_of_open_task()
         self._know_classes(data, validation)
         checks.check_task_id(task_id)
+        task_pass.check_can_be_passed(data, self.options)
         known = self._known_of(data, task_id)
         self._try_metrics(data)
         factors = self.class_weighing.factors(class_weight, self._class_names)
@@ -403,6 +405,8 @@ class Learner(Core):
         if first is not None:
             self.storage.build(self.as_batch(first))
         self.class_weighing.set(factors)
+        if begins:
+            self._pass_task(task_pass.BEGIN, data, validation_split)
         batches = data.count(validation_split)
         stored = first_pass(initial_epoch, batches, steps_per_epoch)
         if resumes:
@@ -438,6 +442,7 @@ class Learner(Core):
             raise no_examples(x)
         # A backup may be of the end of the last epoch.
         if end_task and (history.epoch or self._initial_epoch):
+            self._pass_task(task_pass.END, data, validation_split)
             self.end_task()
         return history
 
@@ -454,6 +459,12 @@ class Learner(Core):
         judged = [m.name for m in metrics if measures.judges_class_one(m, self.num_classes)]
         hint = hints.hint_of_positive(self._class_names, self._positive, judged)
         self.warn_once("positive", hint)
+
+    def _pass_task(self, when: str, data: FitData, validation_split: float) -> None:
+        """Pass the data of `fit` once more, where an option asks for it."""
+        if task_pass.asking(self.options, when):
+            batches = task_pass.batches_of(data, validation_split)
+            task_pass.pass_task(self.options, when, batches, self.as_batch)
 
     def _try_metrics(self, data: FitData) -> None:
         """Try the compiled metrics out once, where the form of targets is known before a batch.

@@ -5,9 +5,11 @@ from typing import Any
 
 import keras
 
+from nccl_tf.learner import task_pass
 from nccl_tf.learner.callbacks import EpochOrder
 from nccl_tf.learner.hints import hint_of_earlier_steps
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.prepared import prepared_batch
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loggers import counting_on, forget_epochs
 from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
@@ -104,7 +106,7 @@ class Session:
             for checkpoint, best in self._first_best:
                 checkpoint.best = best
         self._fit(place)
-        self._model.end_task()
+        self._end_task(self._parts[place.task])
         for callback in self._told:
             callback.after_training()
         # Trained at once, every task is learned when the one part ends: the last row.
@@ -138,6 +140,15 @@ class Session:
             order = EpochOrder(data)
             place = Place(place.task, epoch)
             self._fit_epochs(place, data.batches, epochs, [order, *callbacks])
+
+    def _end_task(self, part: Any) -> None:
+        """End the task of a part, after the pass over its examples that an option asks for."""
+        model = self._model
+        if task_pass.asking(model.options, task_pass.END) and model.progress.task_is_open.numpy():
+            batches = part.train_batches(self._batch_size, self._seed)
+            prepared = (prepared_batch(model.network, batch) for batch in batches)
+            task_pass.pass_task(model.options, task_pass.END, prepared, model.as_batch)
+        model.end_task()
 
     def _steps_of(self, part: int) -> int:
         """Steps of the training of a part."""

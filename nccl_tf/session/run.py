@@ -28,7 +28,7 @@ from nccl_tf.session.measured import measured_entries
 
 _MOST_NAMED = 60
 """Letters of a list in a record, which has a hash of a longer one."""
-_OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
+_OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps", "alignment")
 """Arguments that few rows of the registry name, and that every learner takes."""
 
 
@@ -112,6 +112,7 @@ class RecordOfLearn:
         options, replays = model.options.config(), isinstance(model, ReplayLearner)
         names = [*names, *_OF_EVERY_LEARNER]
         numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
+        numbers |= {name: getattr(value, "name", value) for name, value in numbers.items()}
         numbers |= {
             "optimizer": type(optimizer).__name__,
             **_unusual(optimizer),

@@ -143,6 +143,7 @@ def make_all(cache: Path, wheels: Path, cuts: list[Cut], data_dir: str | None) -
                 some, labels = images["test"]
                 check_classifies(_passed(answers, some).argmax(1), labels)
             _write(path, images, lambda x, body=body: _passed(body, x))
+    for cut in cuts:
         path = file_of(cache, "dinov2", cut.dataset)
         if not path.exists():
             bottom, top = dinov2_features(wheels)

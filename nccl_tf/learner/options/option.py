@@ -26,6 +26,9 @@ class Option:
     """What it keeps of an example in the memory, as `Learner.columns`."""
     on_replicas: ClassVar[bool] = True
     """Whether it runs on several replicas."""
+    task_pass: ClassVar[tuple[str, ...]] = ()
+    """When a task's examples are passed for its `task_sums`: "begin", before the first step, "end",
+    after the last one, or both. `fit` passes what it was given, and `learn` the task."""
 
     def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
         """Called when the learner is compiled.
@@ -69,6 +72,25 @@ class Option:
 
     def on_task_begin(self, task_id: int) -> None:
         """Called when a task has been opened, before the method's own `on_task_begin`."""
+
+    def task_sums(self, batch: Batch, when: str) -> Any:
+        """Tensors that are summed over a pass of the task. Graph code.
+
+        Args:
+            batch: Of the task; padding, and an example with NaN in its inputs, has weight 0.
+            when: "begin" or "end".
+
+        Returns:
+            Tensors of fixed shapes, in any structure.
+        """
+
+    def on_task_pass(self, when: str, sums: Any) -> None:
+        """Called after a pass, between steps; at "end" the task is still open.
+
+        Args:
+            when: "begin" or "end".
+            sums: Of `task_sums` over all batches, as NumPy arrays; None where there was no batch.
+        """
 
     def on_task_end(self, task_id: int) -> None:
         """Called between steps when a task has ended, and the learner has closed it."""

@@ -36,6 +36,7 @@ ICARL = Method(
     refuses={
         "average_weights": "predicts by mean features of exemplars under the plain weights",
         "stream_mask": "takes every class for itself, without a softmax",
+        "alignment": "takes every class for itself, without a softmax",
         "dark": "distils the outputs of the network before the task into every loss",
     },
 )

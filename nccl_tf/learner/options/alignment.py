@@ -1,0 +1,341 @@
+"""Alignment of the classifier at a task's end, with features drawn from what is known of classes.
+
+Zhang et al., SLCA: slow learner with classifier alignment, ICCV 2023.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from nccl_tf.arguments.choices import COVARIANCES
+from nccl_tf.batch import Batch, class_numbers
+from nccl_tf.errors import UserError, checked_at_least, checked_name
+from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.learner.options.option import Option
+from nccl_tf.networks.inspection import FeaturesAndHead
+
+MOMENTUM, WEIGHT_DECAY, JITTER = 0.9, 5e-4, 1e-4
+"""Of the head's SGD, and added to the diagonal of covariances: those of the authors' code."""
+_LEAST_NORM = 1e-7
+_DRAWS_KEY = 11
+
+
+@keras.saving.register_keras_serializable(package="nccl_tf")
+class Alignment:
+    r"""How a learner aligns its head when a task ends; its argument `alignment`.
+
+    Of the features $z$ of each class there is a mean $\mu_k$, and of all classes together, or of
+    each, a covariance $\Sigma$: a pass over a task's examples measures them when it ends. From the
+    second task on, $m$ features are drawn of every class seen from $N(s_k \mu_k, \Sigma)$ in each
+    epoch, with $s_k = 1 - d + d (t_k + 1)/(t + 1)$ for a class of task $t_k$ after task $t$, and
+    the head learns them alone: by SGD with momentum 0.9, weight decay 0.0005 and a rate that falls
+    to 0 as a cosine over the epochs, in batches of $m$. The softmax runs over the classes seen, of
+    logits divided by the mean over tasks of their norm within the task, and by $\tau$.
+
+    When the next task begins, the head goes back to what it was before the alignment, as in the
+    authors' code. The rest of the network learns as its method says; its features must move slowly,
+    because means and covariances stay those of the end of their task.
+
+    Args:
+        epochs: Passes over drawn features.
+        drawn: $m$, of each class and epoch, and the features in a batch.
+        covariance: "shared", one for all classes, or "class", the authors', one for each:
+            8 classes width² bytes.
+        logit_norm: $\tau$; None for plain logits.
+        decay: $d$.
+        learning_rate: The head's first rate.
+
+    Raises:
+        UserError: A number is out of range.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    learner = nccl_tf.Finetune(network, stream_mask="task", alignment=nccl_tf.Alignment(epochs=2))
+    ```
+    """
+
+    def __init__(
+        self,
+        epochs: int = 5,
+        drawn: int = 256,
+        covariance: str = COVARIANCES[0],
+        logit_norm: float | None = 0.1,
+        decay: float = 0.1,
+        learning_rate: float = 0.01,
+    ):
+        self.epochs = checked_at_least("epochs", epochs, 1)
+        self.drawn = checked_at_least("drawn", drawn, 1)
+        self.covariance = checked_name("covariance", covariance, COVARIANCES)
+        self.logit_norm = None if logit_norm is None else _above_0("logit_norm", logit_norm)
+        self.learning_rate = _above_0("learning_rate", learning_rate)
+        if not 0 <= decay <= 1:
+            raise UserError(f"received decay={decay!r}, expected a number from 0 to 1")
+        self.decay = float(decay)
+
+    def get_config(self) -> dict[str, Any]:
+        """Constructor arguments, for saving."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Alignment":
+        """From `get_config`."""
+        return cls(**config)
+
+    @property
+    def name(self) -> str:
+        """In records and labels: the covariance, and what is not by default."""
+        usual = Alignment(covariance=self.covariance).get_config()
+        own = [f"{k}{v}" for k, v in self.get_config().items() if v != usual[k]]
+        return ".".join([self.covariance, *own])
+
+
+def _above_0(name: str, value: float) -> float:
+    if not (math.isfinite(value) and value > 0):
+        raise UserError(f"received {name}={value!r}, expected a finite number above 0")
+    return float(value)
+
+
+class AlignHead(Option):
+    """Measures a task's features when it ends, and aligns the head to those of all classes.
+
+    Args:
+        alignment: How; or the name of its covariance.
+        network: Ends in a dense layer, the head.
+        state: Makes variables that are saved with the learner, `Learner.state`.
+        tasks_ended: int64, the learner's count of the tasks that have ended.
+        seed: Seed of the draws.
+        beside: Arguments of the learner that leave no room for an alignment, None or their value.
+
+    Raises:
+        UserError: The network ends otherwise, its head is frozen, there are heads or averaged
+            weights, or the covariance is unknown.
+    """
+
+    task_pass = ("end",)
+    on_replicas = False
+
+    def __init__(
+        self,
+        alignment: Alignment | str,
+        network: keras.Model,
+        state: Callable[..., keras.Variable],
+        tasks_ended: keras.Variable,
+        seed: int,
+        **beside: Any,
+    ):
+        for name, value in beside.items():
+            if value is not None:
+                raise UserError(
+                    f"received alignment and {name}, but an alignment trains one head of all "
+                    "classes, and puts it back when a task begins: leave one of the two out"
+                )
+        made = Alignment(covariance=alignment) if isinstance(alignment, str) else alignment
+        if not isinstance(made, Alignment):
+            raise UserError(
+                f"received alignment={alignment!r}, expected nccl_tf.Alignment(...) or the name of "
+                f"a covariance, {' or '.join(COVARIANCES)}"
+            )
+        self.alignment, self._given = made, alignment
+        self._parts = FeaturesAndHead(network)
+        self._weights = self._parts.head.trainable_variables
+        if not self._weights:
+            raise UserError(
+                f"received alignment for a network whose last layer {self._parts.head.name!r} is "
+                "frozen: let it learn, head.trainable = True"
+            )
+        self._tasks_ended, self._seed = tasks_ended, seed
+        width = self._parts.width
+
+        def classes() -> int:
+            return self._parts.head.units
+
+        def sides() -> tuple[int, ...]:
+            return (classes() if made.covariance == "class" else 1, width, width)
+
+        self.counts = state("aligned_counts", lambda: (classes(),), "float64")
+        self.means = state("aligned_means", lambda: (classes(), width), "float64")
+        self.scatter = state("aligned_scatter", sides, "float64")
+        self.freedom = state("aligned_freedom", lambda: sides()[:1], "float64")
+        self.tasks = state("aligned_tasks", lambda: (classes(),), "int64")
+        self.before = [
+            state(f"head_before_{i}", v, v.dtype, grown=v) for i, v in enumerate(self._weights)
+        ]
+        self.is_aligned = state("head_is_aligned", (), "bool")
+
+    @classmethod
+    def of(cls, alignment: Alignment | str | None, *args: Any, **beside: Any) -> "AlignHead | None":
+        """As the constructor; None without an alignment."""
+        return None if alignment is None else cls(alignment, *args, **beside)
+
+    def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
+        if not (loss.from_logits and loss.masked_value is not None):
+            raise UserError(
+                f"received {loss.described} and an alignment, whose head learns by the softmax "
+                f"over one class for each example: {loss.instead('alignment=None')}"
+            )
+
+    # ---- the features of a task ------------------------------------------------------------------
+
+    def task_sums(self, batch: Batch, when: str) -> Any:
+        """Counts [classes], sums [classes, width] and products [1 or classes, width, width]."""
+        features = tf.cast(self._parts.features(batch.inputs, training=False), tf.float64)
+        is_counted = batch.weights > 0
+        features = tf.where(is_counted[:, None], features, 0)
+        classes, labels = self.counts.shape[0], class_numbers(batch.labels)
+        of_class = tf.one_hot(labels, classes, dtype=tf.float64)
+        of_class *= tf.cast(is_counted, tf.float64)[:, None]
+        if self.alignment.covariance == "class":
+            each = features[:, :, None] * features[:, None, :]
+            products = tf.math.unsorted_segment_sum(each, labels, classes)
+        else:
+            products = tf.matmul(features, features, transpose_a=True)[None]
+        counts = tf.reduce_sum(of_class, 0)
+        return counts, tf.matmul(of_class, features, transpose_a=True), products
+
+    def on_task_pass(self, when: str, sums: Any) -> None:
+        """Take the means and covariances of the task's classes in place of earlier ones of them."""
+        if sums is None:
+            return
+        counts, totals, products = sums
+        found = counts > 0
+        means = totals / np.maximum(counts, 1)[:, None]
+        outer = np.einsum(
+            "c,cd,ce->cde" if len(products) > 1 else "c,cd,ce->de", counts, means, means
+        )
+        scatter, freedom = self.scatter.numpy(), self.freedom.numpy()
+        if self.alignment.covariance == "class":
+            scatter[found] = (products - outer)[found]
+            freedom[found] = counts[found] - 1
+        else:
+            scatter += products - outer
+            freedom += np.sum(counts[found] - 1)
+        self.scatter.assign(scatter)
+        self.freedom.assign(freedom)
+        self.means.assign(np.where(found[:, None], means, self.means.numpy()))
+        self.tasks.assign(np.where(found, self._tasks_ended.numpy(), self.tasks.numpy()))
+        self.counts.assign(np.where(found, counts, self.counts.numpy()))
+
+    def covariances(self) -> np.ndarray:
+        """float64 [1 or classes, width, width]: unbiased, 0 where there is one example alone."""
+        return self.scatter.numpy() / np.maximum(self.freedom.numpy(), 1)[:, None, None]
+
+    # ---- the head --------------------------------------------------------------------------------
+
+    def on_task_begin(self, task_id: int) -> None:
+        if bool(self.is_aligned.numpy()):
+            for weight, before in zip(self._weights, self.before, strict=True):
+                weight.assign(before.value)
+            self.is_aligned.assign(False)
+
+    def on_task_end(self, task_id: int) -> None:
+        seen = np.flatnonzero(self.counts.numpy())
+        if len(np.unique(self.tasks.numpy()[seen])) < 2:
+            return
+        for weight, before in zip(self._weights, self.before, strict=True):
+            before.assign(weight.value)
+        self.is_aligned.assign(True)
+        self._align(seen)
+
+    def _align(self, seen: np.ndarray) -> None:
+        """Train the head on drawn features of the classes seen."""
+        how, latest = self.alignment, int(self._tasks_ended.numpy()) - 1
+        tasks = self.tasks.numpy()[seen]
+        shares = 1 - how.decay + how.decay * (tasks + 1) / (latest + 1)
+        means = (shares[:, None] * self.means.numpy()[seen]).astype(np.float32)
+        covariances = self.covariances()
+        if len(covariances) > 1:
+            covariances = covariances[seen]
+        factors = [factor_of(covariance).astype(np.float32) for covariance in covariances]
+        step, draws = (
+            self._step(seen, tasks),
+            np.random.default_rng([self._seed, _DRAWS_KEY, latest]),
+        )
+        for epoch in range(how.epochs):
+            rate = how.learning_rate * (1 + math.cos(math.pi * epoch / how.epochs)) / 2
+            features = drawn_features(means, factors, how.drawn, draws)
+            labels = np.repeat(np.arange(len(seen)), how.drawn)
+            order = draws.permutation(len(labels)).reshape(-1, how.drawn)
+            for rows in order:
+                step(tf.constant(features[rows]), tf.constant(labels[rows]), tf.constant(rate))
+
+    def _step(self, seen: np.ndarray, tasks: np.ndarray) -> Callable[..., None]:
+        """A step of SGD on features float32 [n, width] with places [n] among the classes seen."""
+        head, weights = self._parts.head, self._weights
+        speeds = [tf.Variable(tf.zeros_like(weight.value)) for weight in weights]
+        # Columns of classes to come keep their first weights.
+        learns = np.isin(np.arange(head.units), seen)
+        groups = (tasks[:, None] == np.unique(tasks)).astype(np.float32)
+
+        @tf.function
+        def step(features: tf.Tensor, places: tf.Tensor, rate: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                logits = tf.cast(tf.gather(head(features), seen, axis=1), tf.float32)
+                logits = normed(logits, groups, self.alignment.logit_norm)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, [weight.value for weight in weights])
+            is_finite = tf.math.is_finite(sum(tf.reduce_sum(tf.square(g)) for g in gradients))
+            for weight, speed, gradient in zip(weights, speeds, gradients, strict=True):
+                factor = tf.cast(rate, weight.dtype)
+                mask = tf.constant(learns) if weight.shape[-1:] == learns.shape else True
+                decayed = gradient + WEIGHT_DECAY * tf.where(mask, weight.value, 0)
+                moved = MOMENTUM * speed + decayed
+                speed.assign(tf.where(is_finite, moved, speed))
+                weight.assign(tf.where(is_finite, weight.value - factor * moved, weight.value))
+
+        return step
+
+    def get_config(self) -> dict[str, Any]:
+        return {"alignment": self._given}
+
+
+def factor_of(covariance: np.ndarray) -> np.ndarray:
+    """L with L L^T a covariance [width, width] plus 0.0001 I, whether or not that is singular."""
+    jittered = covariance + JITTER * np.eye(len(covariance))
+    try:
+        return np.linalg.cholesky(jittered)
+    except np.linalg.LinAlgError:  # Of huge features rounding alone is more than the jitter.
+        values, vectors = np.linalg.eigh(jittered)
+        return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def drawn_features(
+    means: np.ndarray, factors: list[np.ndarray], count: int, draws: np.random.Generator
+) -> np.ndarray:
+    """Features float32 [classes count, width] of normal distributions, class after class.
+
+    Args:
+        means: float32 [classes, width].
+        factors: Of the covariance of each class, or one of all, as `factor_of`.
+        count: Of each class.
+        draws: What they are drawn with.
+    """
+    classes, width = means.shape
+    noise = draws.standard_normal((classes, count, width), np.float32)
+    if len(factors) == 1:
+        noise = noise @ factors[0].T
+    else:
+        noise = np.stack([part @ f.T for part, f in zip(noise, factors, strict=True)])
+    return (means[:, None] + noise).reshape(-1, width)
+
+
+def normed(logits: tf.Tensor, groups: np.ndarray, scale: float | None) -> tf.Tensor:
+    """Logits [n, classes] divided by the mean over tasks of their norm within each, and by a scale.
+
+    Args:
+        logits: Of the classes seen.
+        groups: float32 [classes, tasks], 1 at the task of each class.
+        scale: tau; None to leave the logits as they are.
+    """
+    if scale is None:
+        return logits
+    squares = tf.matmul(tf.square(logits), tf.constant(groups))
+    norms = tf.sqrt(tf.maximum(squares, _LEAST_NORM**2))  # Without a gradient of infinity at 0.
+    return logits / tf.reduce_mean(norms, axis=1, keepdims=True) / scale
