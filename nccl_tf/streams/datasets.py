@@ -69,6 +69,10 @@ def stream_from_datasets(
     all, else sorted, and keeps them in `Stream.class_names`. A data set that was mapped has lost
     its `class_names`: set them again, `mapped.class_names = folder.class_names`.
 
+    Training data are read anew for every training, test data once, when they are first evaluated:
+    a data set whose inputs depend on what changes, such as a network's weights, is no stream. Take
+    `Stream.map`, which computes all at once.
+
     Args:
         pairs: The training and the test data of each task, in order: each a `tf.data.Dataset` or a
             `keras.utils.PyDataset` of batches (inputs, labels), or such a pair of arrays. Inputs

@@ -1,6 +1,5 @@
 """Tasks whose inputs are what a function makes of the inputs of other tasks."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,14 +12,15 @@ def map_tasks(tasks: Sequence[Task], function: Callable[[Any], Any]) -> tuple[Ta
     """Tasks with other inputs; `Stream.map` is the public form.
 
     Args:
-        tasks: The tasks. Nothing is computed before a part is used, and then once.
-        function: From the inputs of a part of a task to arrays of as many rows.
+        tasks: The tasks.
+        function: From the inputs of a part of a task to arrays of as many rows. It runs here, once
+            over each part: what it makes may depend on what changes, such as a network's weights.
     """
     return tuple(_mapped(task, function) for task in tasks)
 
 
 def check_tasks(tasks: Sequence[Task]) -> None:
-    """Check that all training and test inputs have one form; this computes them.
+    """Check that all training and test inputs have one form.
 
     Args:
         tasks: Of `map_tasks`.
@@ -37,12 +37,12 @@ def check_tasks(tasks: Sequence[Task]) -> None:
 
 
 def _mapped(task: Task, function: Callable[[Any], Any]) -> Task:
-    def part(name: str) -> Callable[[], Examples]:
-        # Cached: what the function costs is paid once, whatever the number of epochs.
-        return functools.cache(lambda: _examples(task, name, function))
-
-    validation = None if task.validation is None else part("validation")
-    return Task(task.task_id, task.classes, task.num_train, part("train"), part("test"), validation)
+    train, test = (_examples(task, name, function) for name in ("train", "test"))
+    validation = None
+    if task.validation is not None:
+        held_out = _examples(task, "validation", function)
+        validation = lambda: held_out  # noqa: E731 (a part of a task is a function)
+    return Task(task.task_id, task.classes, task.num_train, lambda: train, lambda: test, validation)
 
 
 def _examples(task: Task, name: str, function: Callable[[Any], Any]) -> Examples:

@@ -135,9 +135,8 @@ class Stream:
     def map(self, function: Callable[[Any], Any]) -> "Stream":
         """This stream with other inputs, such as the features that a frozen network makes of them.
 
-        Tasks, labels, names of classes, heads and tuning tasks stay. The function runs once over
-        each part, at once but for the tuning tasks and validation examples, and its results are
-        kept in memory.
+        Tasks, labels, names of classes, heads and tuning tasks stay. The function runs at once, and
+        once over each part, so that all are of the same weights; its results are kept in memory.
 
         Args:
             function: From the inputs of a part of a task, [n, ...] or a dictionary of such arrays,

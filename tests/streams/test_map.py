@@ -1,5 +1,7 @@
 """A stream of what a function makes of the inputs of another."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,10 +41,21 @@ def test_the_function_runs_once_over_each_part():
 
     stream = nccl_tf.load_stream("split_digits", max_tasks=2)
     mapped = stream.with_validation(0.2).map(counted)
-    assert len(calls) == 4
+    assert len(calls) == 6
     for task in (*mapped, *mapped):
         assert task.train and task.test and task.validation
     assert len(calls) == 6
+
+
+def test_all_parts_are_of_the_moment_in_which_the_stream_is_mapped():
+    factor = 2.0
+    tasks = nccl_tf.stream_from_arrays(DATA, DATA, num_tasks=2).with_validation(0.2)
+    mapped = replace(tasks, tuning=tasks.tasks[1:]).map(lambda inputs: factor * inputs)
+    factor = 0.0
+    for task, before in zip((*mapped, *mapped.tuning), (*tasks, tasks[1]), strict=True):
+        for part in ("train", "test", "validation"):
+            now, old = getattr(task, part), getattr(before, part)
+            np.testing.assert_array_equal(now.inputs, 2.0 * old.inputs)
 
 
 def test_inputs_with_names():

@@ -14,12 +14,23 @@ from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular
 
 MAX_PIXELS = 50_000_000
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF")
+FORMATS = {
+    "JPEG": (".jpg", ".jpeg"),
+    "PNG": (".png",),
+    "BMP": (".bmp",),
+    "GIF": (".gif",),
+    "WEBP": (".webp",),
+    "TIFF": (".tif", ".tiff"),
+}
+"""The formats that are read, by Pillow's names, and the endings of their files."""
+SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 _BY_PILLOW = ("WEBP", "TIFF")
 """Formats that TensorFlow does not decode, or not when they move."""
 _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
-"""Modes of Pillow that it turns into RGB without cutting values off."""
+"""Modes of Pillow with 8 bits a channel at most, which become RGB without cutting values off."""
+_PNG_BIT_DEPTH = 24
+"""Its place in a file, in the header that comes first."""
+_TIFF_BITS_PER_SAMPLE = 258
 _OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 """Visible entries that operating systems leave in folders."""
 _MOST_SHOWN = 4
@@ -54,7 +65,7 @@ def read_image(path: Path, side: int | None = None) -> np.ndarray:
     except (tf.errors.OpError, OSError) as error:
         raise UserError(
             f"the image file {path} is broken ({type(error).__name__}): expected an image of the "
-            f"formats {', '.join(_FORMATS)}; get it again or remove it"
+            f"formats {', '.join(FORMATS)}; get it again or remove it"
         ) from error
     return (image if side is None else resized(image, side)).numpy()
 
@@ -100,7 +111,7 @@ def _opened(data: bytes) -> Any:
     import PIL.Image
 
     try:
-        return PIL.Image.open(io.BytesIO(data), formats=_FORMATS)
+        return PIL.Image.open(io.BytesIO(data), formats=tuple(FORMATS))
     except Exception as error:  # A broken header can raise any error.
         raise OSError("no image") from error
 
@@ -114,17 +125,28 @@ def _decoded(path: Path, image: Any, data: bytes) -> Any:
     """
     import tensorflow as tf
 
+    bits = _bits(image, data)
+    if image.mode not in _MODES or bits > 8:
+        shown = f"{bits} bits a channel" if bits > 8 else f"the mode {image.mode}"
+        raise UserError(
+            f"the image file {path} has values of {shown}: expected 8 bits a channel; scale them "
+            "to 0 to 255 and save them as such, or pass arrays to nccl_tf.stream_from_arrays"
+        )
     if image.format not in _BY_PILLOW:
         return tf.io.decode_image(data, channels=3, expand_animations=False)
-    if image.mode not in _MODES:
-        raise UserError(
-            f"the image file {path} has values of the mode {image.mode}: expected 8 bits a "
-            "channel; convert it to PNG"
-        )
     try:
         return tf.constant(np.asarray(image.convert("RGB")))
     except Exception as error:  # Pillow's decoders raise any error.
         raise OSError("no image") from error
+
+
+def _bits(image: Any, data: bytes) -> int:
+    """The bits of a channel of a PNG or TIFF, where Pillow's mode hides 16; 8 of other formats."""
+    if image.format == "PNG":
+        return data[_PNG_BIT_DEPTH]
+    if image.format == "TIFF":
+        return max(image.tag_v2.get(_TIFF_BITS_PER_SAMPLE, (1,)))
+    return 8
 
 
 def checked_taken(

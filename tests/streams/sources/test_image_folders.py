@@ -3,6 +3,8 @@
 import logging
 import os
 import shutil
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -55,13 +57,58 @@ def test_every_format_is_read_as_it_was_written(pets, ending, how):
     np.testing.assert_array_equal(found, np.stack([picture(20), picture(21)]))
 
 
-def test_an_image_of_16_bits_is_not_cut_to_8(tmp_path):
-    values = np.full((4, 4), 40_000, np.uint16)
-    Image.fromarray(values).save(tmp_path / "x.tif")
-    with pytest.raises(UserError, match=r"x\.tif has values of the mode I;16"):
+def png_of_16_bits(channels: int) -> bytes:
+    """4 x 4 pixels of 1 to 3 channels with values up to 4095, as cameras of 12 bits have."""
+    values = np.linspace(0, 4095, 16 * channels).astype(">u2").reshape(4, -1)
+
+    def part(name, content):
+        check = struct.pack(">I", zlib.crc32(name + content))
+        return struct.pack(">I", len(content)) + name + content + check
+
+    header = struct.pack(">IIBBBBB", 4, 4, 16, {1: 0, 2: 4, 3: 2}[channels], 0, 0, 0)
+    rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in values))
+    parts = part(b"IHDR", header) + part(b"IDAT", rows) + part(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+def tiff_of_16_bits() -> bytes:
+    """4 x 4 pixels of three channels, whose mode Pillow calls RGB."""
+    pixels = np.linspace(0, 4095, 48).astype("<u2").tobytes()
+    start = 8 + len(pixels) + 6  # of the directory, behind the pixels and the three depths
+    tags = [
+        (256, 3, 1, 4), (257, 3, 1, 4), (258, 3, 3, 8 + len(pixels)), (259, 3, 1, 1),
+        (262, 3, 1, 2), (273, 4, 1, 8), (277, 3, 1, 3), (278, 3, 1, 4), (279, 4, 1, len(pixels)),
+    ]  # fmt: skip
+    directory = struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    depths = struct.pack("<HHH", 16, 16, 16)
+    return struct.pack("<2sHI", b"II", 42, start) + pixels + depths + directory + b"\0" * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *((f"{channels}.png", png_of_16_bits(channels)) for channels in (1, 2, 3)),
+        ("rgb.tif", tiff_of_16_bits()),
+    ],
+)
+def test_an_image_of_16_bits_is_not_cut_to_8(tmp_path, name, content):
+    """It would be black, or have a few grey levels."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"{name} has values of 16 bits a channel"):
+        read_image(tmp_path / name)
+
+
+def test_an_image_of_fractions_is_refused(tmp_path):
+    Image.fromarray(np.full((4, 4), 0.5, np.float32)).save(tmp_path / "x.tif")
+    with pytest.raises(UserError, match=r"x\.tif has values of"):
         read_image(tmp_path / "x.tif")
-    Image.fromarray(values).save(tmp_path / "x.png")
-    assert read_image(tmp_path / "x.png").max() == 40_000 // 256
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P"])
+def test_an_image_of_fewer_bits_is_read(tmp_path, mode):
+    image = Image.fromarray(np.uint8([[0, 255], [255, 0]])).convert(mode)
+    image.save(tmp_path / "x.png")
+    assert read_image(tmp_path / "x.png")[..., 0].tolist() == [[0, 255], [255, 0]]
 
 
 def pipe(path):
