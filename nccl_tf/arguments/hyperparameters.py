@@ -10,6 +10,7 @@ from typing import Any
 
 from nccl_tf.arguments.choices import (
     BATCH_NORMS,
+    COVARIANCES,
     STREAM_MASKS,
 )
 from nccl_tf.arguments.parameters import Parameter
@@ -202,7 +203,18 @@ STREAM_MASK = Hyperparameter(
         "so far)"
     ),
 )
-OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK, AVERAGE_WEIGHTS)
+ALIGNMENT = Hyperparameter(
+    "alignment",
+    "choice",
+    None,
+    choices=COVARIANCES,
+    default_doc="none",
+    help=(
+        "single head: align it to features drawn of all classes when a task ends (SLCA), with "
+        "one covariance for all classes (shared) or one for each (class)"
+    ),
+)
+OPTIONS = (DARK, REPLAY_LABELS, STREAM_MASK, AVERAGE_WEIGHTS, ALIGNMENT)
 """Options of every method that does not refuse them; `Method.options` has other defaults."""
 
 

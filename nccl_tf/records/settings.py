@@ -22,6 +22,7 @@ from nccl_tf.arguments.choices import (
     TASKS,
 )
 from nccl_tf.arguments.hyperparameters import (
+    ALIGNMENT,
     AVERAGE_WEIGHTS,
     DARK,
     REPLAY_LABELS,
@@ -360,6 +361,7 @@ class Settings:
     replay_labels: Annotated[float | None, option(REPLAY_LABELS, MEMORY)] = None
     stream_mask: Annotated[str | None, option(STREAM_MASK, NETWORK)] = None
     average_weights: Annotated[float | None, option(AVERAGE_WEIGHTS, RUN)] = None
+    alignment: Annotated[str | None, option(ALIGNMENT, NETWORK)] = None
     evaluate: Annotated[
         str | None,
         setting(

@@ -19,6 +19,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, Marks
+from nccl_tf.learner.options.alignment import AlignHead
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -28,7 +29,7 @@ from nccl_tf.session.measured import measured_entries
 
 _MOST_NAMED = 60
 """Letters of a list in a record, which has a hash of a longer one."""
-_OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps", "alignment")
+_OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""
 
 
@@ -112,12 +113,14 @@ class RecordOfLearn:
         options, replays = model.options.config(), isinstance(model, ReplayLearner)
         names = [*names, *_OF_EVERY_LEARNER]
         numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
-        numbers |= {name: getattr(value, "name", value) for name, value in numbers.items()}
         numbers |= {
             "optimizer": type(optimizer).__name__,
             **_unusual(optimizer),
             **self._excluded(),
         }
+        if aligned := model.options.of(AlignHead):
+            unusual = aligned.alignment.unusual()
+            numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
         numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
         numbers |= {"validation": validation}
         if len(set(epochs)) > 1:
@@ -153,6 +156,7 @@ class RecordOfLearn:
             replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
             stream_mask=options.get("stream_mask", STREAM_MASK.default),
             average_weights=options.get("average_weights"),
+            alignment=options.get("alignment"),
             evaluate=None if evaluate == ALL else evaluate,
             positive=None if positive is None else plain_name(positive),
             stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,

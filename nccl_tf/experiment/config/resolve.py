@@ -12,6 +12,7 @@ from typing import Any
 from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, NEW_CLASSES, STEP_SCHEDULES, STORES
 from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.arguments.hyperparameters import (
+    ALIGNMENT,
     OPTIONS,
     REPLAY_LABELS,
     STREAM_MASK,
@@ -565,6 +566,13 @@ def _stores(flag_values: Mapping[str, Any], method: Method, epochs: int) -> str 
     return None if stores == STORES[1] else stores
 
 
+_ONE_HEAD = {
+    STREAM_MASK.name: "a head is its mask already",
+    ALIGNMENT.name: "an alignment trains one head of all classes",
+}
+"""Options of a single head, and why."""
+
+
 def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[str, Any]:
     """The options by name; None where the method is as it is without."""
     values: dict[str, Any] = {}
@@ -573,16 +581,21 @@ def _options(flag_values: Mapping[str, Any], method: Method, head: str) -> dict[
         value = SETTINGS[row.name].value(flag_values, default)
         if value != row.default:
             _refuse_option(row.name, value, method)
-        if row is STREAM_MASK and head == "multi" and value != row.default:
+        if row.name in _ONE_HEAD and head == "multi" and value != row.default:
             raise UserError(
-                f"--{row.name}={value} with --head=multi: a head is its mask already; leave one "
-                "of the two out"
+                f"--{row.name}={value} with --head=multi: {_ONE_HEAD[row.name]}; leave one of the "
+                "two out"
             )
         if row is STREAM_MASK and value in NEW_CLASSES and method.memory:
             _check_reads_open_task(method, f"--{row.name}={value}")
         values[row.name] = None if value == default == row.default else value
         if row is REPLAY_LABELS:
             check_replay_weights(values["dark"] or 0.0, value)
+    if None not in (values["alignment"], values["average_weights"]):
+        raise UserError(
+            f"--alignment={values['alignment']} with --average_weights={values['average_weights']}:"
+            " the head that is aligned when a task ends is no average; leave one of the two out"
+        )
     return values
 
 

@@ -88,12 +88,10 @@ class Alignment:
         """From `get_config`."""
         return cls(**config)
 
-    @property
-    def name(self) -> str:
-        """In records and labels: the covariance, and what is not by default."""
+    def unusual(self) -> dict[str, Any]:
+        """Arguments that are not the defaults, but for the covariance, by name."""
         usual = Alignment(covariance=self.covariance).get_config()
-        own = [f"{k}{v}" for k, v in self.get_config().items() if v != usual[k]]
-        return ".".join([self.covariance, *own])
+        return {name: v for name, v in self.get_config().items() if v != usual[name]}
 
 
 def _above_0(name: str, value: float) -> float:
@@ -142,7 +140,7 @@ class AlignHead(Option):
                 f"received alignment={alignment!r}, expected nccl_tf.Alignment(...) or the name of "
                 f"a covariance, {' or '.join(COVARIANCES)}"
             )
-        self.alignment, self._given = made, alignment
+        self.alignment = made
         self._parts = FeaturesAndHead(network)
         self._weights = self._parts.head.trainable_variables
         if not self._weights:
@@ -293,7 +291,7 @@ class AlignHead(Option):
         return step
 
     def get_config(self) -> dict[str, Any]:
-        return {"alignment": self._given}
+        return {"alignment": self.alignment.covariance}
 
 
 def factor_of(covariance: np.ndarray) -> np.ndarray:

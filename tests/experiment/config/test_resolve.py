@@ -109,6 +109,12 @@ def test_reservoir_capacity(dataset, per_class, capacity):
             {"stream_mask": "present", "dataset": "split_mnist", "head": "single", "method": "mir"},
             "mir, whose past_reservoir memory reads nothing of the open task",
         ),
+        (
+            {"alignment": "class", "dataset": "split_digits"},
+            "--head=multi: an alignment trains one head",
+        ),
+        ({"alignment": "shared", "method": "slda"}, "slda, which takes a class by statistics"),
+        ({"alignment": "shared", "average_weights": 0.9}, "is no average"),
         ({"replay_labels": 0.5, "method": "mc_sgd"}, "mc_sgd, which reads its memory"),
         ({"stores": "every_epoch"}, "stores"),
         ({"stores": "every_epoch", "epochs": 2, "method": "finetune"}, "stores"),
