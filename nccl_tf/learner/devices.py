@@ -10,7 +10,8 @@ memory has examples is asked around the step of all.
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -19,7 +20,7 @@ import tensorflow as tf
 
 from nccl_tf import xla
 from nccl_tf.batch import Batch
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.gradients import loss_scale
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
@@ -34,6 +35,11 @@ TAKES_STEPS = (
 )  # fmt: skip
 """The methods of a learner that take gradients and apply them. A class that overrides one of them
 runs on replicas where it says so itself."""
+
+_GATHERED = tf.float16, tf.float32, tf.float64, tf.int32, tf.int64
+"""What the collective operations of tf.distribute take."""
+_SUM = "_all_reduce_sum_gradients"
+"""The method of Keras's optimizers that sums over replicas, from pairs of gradient and variable."""
 
 
 class OneDevice:
@@ -278,9 +284,18 @@ class Replicas(OneDevice):
         """Make a learner that has been compiled ready to be traced on replicas.
 
         Raises:
-            UserError: It was made or compiled with an option that runs on one replica only.
+            UserError: It was made or compiled with an option that runs on one replica only, or a
+                metric does not fit.
         """
         super().prepare(jit_compile)
+        optimizer = self._learner.optimizer
+        for name in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
+            if getattr(optimizer, name, None):
+                raise UserError(
+                    f"received {name}={getattr(optimizer, name)} of {type(optimizer).__name__} "
+                    "under a tf.distribute strategy, whose replicas would have to meet in a part "
+                    "of the steps alone: leave it out, or build the learner outside of the scope"
+                )
         scaled = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
         if scaled or jit_compile:
             raise UserError(
@@ -289,14 +304,22 @@ class Replicas(OneDevice):
             )
         # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
         outputs = tf.zeros([1, *(size or 1 for size in self._learner.network.output_shape[1:])])
-        labels = tf.zeros([1], tf.int64) if self._learner.example_loss.is_default else outputs
+        takes_numbers = self._learner.example_loss.takes_class_numbers
+        labels = tf.zeros([1], tf.int64) if takes_numbers else outputs
         nothing = labels, outputs, tf.zeros([1])
 
         @tf.function(autograph=False)
         def show() -> None:
             self._strategy.run(lambda: self._learner.compute_metrics(None, *nothing))
 
-        show()
+        try:
+            show()
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            raise UserError(
+                f"received metrics that do not fit outputs of shape {tuple(outputs.shape)[1:]} "
+                f"({one_line(str(error))[:200]}): take others, or try them outside of the "
+                "tf.distribute strategy, where an error names the metric"
+            ) from error
         self._learner.reset_metrics()
         self._steps = None
 
@@ -358,6 +381,8 @@ class Replicas(OneDevice):
             called.on_epoch_end(epoch, logs)
             if self._learner.stop_training:
                 break
+        # As Keras's `fit`: an optimizer with `use_ema` leaves the averages as weights.
+        self._learner.optimizer.finalize_variable_values(self._learner.trainable_weights)
         called.on_train_end(logs)
         return self._learner.history
 
@@ -388,7 +413,10 @@ class Replicas(OneDevice):
         """As `OneDevice.train_function`: one step, which Keras's own would run unconditionally."""
 
         def one_step(iterator: Any) -> Any:
-            return self._run(step, next(iterator))
+            data = next(iterator)
+            # Data of unknown length end here. The memory is asked once there is a batch.
+            with tf.control_dependencies(_tensors(data)):
+                return self._run(step, data)
 
         if self._learner.run_eagerly:
             return one_step
@@ -398,7 +426,8 @@ class Replicas(OneDevice):
         """A step of all replicas, which replay where the memory has examples; the first one's logs.
 
         Raises:
-            UserError: The memory waits for shapes that no first batch has told.
+            UserError: The memory waits for shapes that no first batch has told, such as of data
+                from a generator, which has given none before the replicas' steps are traced.
         """
 
         def run(replays: bool) -> Any:
@@ -410,10 +439,14 @@ class Replicas(OneDevice):
 
         if self._learner.memory is None:
             return run(False)
-        self._learner.memory.check_allocated()
-        return tf.cond(
-            self._learner.memory.readable_count() > 0, lambda: run(True), lambda: run(False)
-        )
+        memory = self._learner.memory
+        if not memory.is_allocated:
+            raise UserError(
+                f"received a generator for a {type(memory).__name__} that was built without "
+                "shapes, under a tf.distribute strategy: pass arrays or a tf.data.Dataset, or name "
+                "example_shape and example_dtype of the memory"
+            )
+        return tf.cond(memory.readable_count() > 0, lambda: run(True), lambda: run(False))
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """This replica's rows: as many as the others have, or one more."""
@@ -429,19 +462,39 @@ class Replicas(OneDevice):
         """The parts of all replicas as one batch, in the order of the replicas."""
         context = tf.distribute.get_replica_context()
         inputs = tf.nest.flatten(batch.inputs)
-        sent = [pack_bytes(part) if part.dtype == tf.uint8 else part for part in inputs]
+        sent = [self._as_sent(part) for part in inputs]
         # A tensor that all replicas have in common, such as the task ids of a whole batch, would
         # come back as it is.
         extras = batch.extras
         parts = [tf.identity(part) for part in (*sent, *batch[1:4], *extras.values())]
         received = context.all_gather(parts, axis=0)
         parts = [
-            unpack_bytes(part, tuple(old.shape[1:])) if old.dtype == tf.uint8 else part
+            unpack_bytes(part, tuple(old.shape[1:]))
+            if old.dtype == tf.uint8
+            else tf.cast(part, old.dtype)
             for part, old in zip(received, inputs, strict=False)
         ]
         whole = tf.nest.pack_sequence_as(batch.inputs, parts)
         labels, tasks, weights, *columns = received[len(inputs) :]
         return Batch(whole, labels, tasks, weights, dict(zip(extras, columns, strict=True)))
+
+    def _as_sent(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Inputs [n, ...] in a dtype that can be gathered, from which theirs is had again.
+
+        Raises:
+            UserError: They are text, which no collective operation takes.
+        """
+        if inputs.dtype == tf.string:
+            raise UserError(
+                "received text as inputs under a tf.distribute strategy, which gathers numbers "
+                "alone: give numbers such as token ids, by a tokenizer or TextVectorization before "
+                "the network, or build the learner outside of the scope"
+            )
+        if inputs.dtype == tf.uint8:
+            return pack_bytes(inputs)
+        if inputs.dtype in _GATHERED:
+            return inputs
+        return tf.cast(inputs, tf.float32 if inputs.dtype.is_floating else tf.int64)
 
     def outputs(self, forward: Callable[..., list[tf.Tensor]], *batches: Batch) -> list[tf.Tensor]:
         """As `OneDevice.outputs`; every replica passes its rows.
@@ -492,14 +545,63 @@ class Replicas(OneDevice):
     def apply(self, step: Step, accepted: tf.Tensor, before: Before) -> None:
         """Apply a step that is the same on all replicas, and undo it where it is not accepted.
 
-        Not a conditional: the optimizer sums gradients over the replicas.
+        Not a conditional, in which no replica may wait for another.
         """
-        before = [*before, *((v, tf.identity(v.value)) for v in self._learner.optimizer.variables)]
-        # The optimizer sums what it receives over the replicas, and all of them give the same.
-        part = [g / self.count for g in step.gradients]
-        self._learner.optimizer.apply(part, self._learner.trainable_variables)
+        self._share_statistics(before)
+        optimizer = self._learner.optimizer
+        before = [*before, *((v, tf.identity(v.value)) for v in optimizer.variables)]
+        with _as_received(optimizer):
+            optimizer.apply(step.gradients, self._learner.trainable_variables)
         for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
+
+    def _share_statistics(self, before: Before) -> None:
+        """Give all replicas the mean of what their slices have made of a layer's statistics.
+
+        Moving averages of batch normalisation are such; weights that are frozen stay as they are.
+
+        Args:
+            before: Variables of the network, with their values from before the passes.
+        """
+        layers = self._learner.network._flatten_layers()
+        own = {id(v) for layer in layers for v in layer._non_trainable_variables}
+        moved = [(v, old) for v, old in before if id(v) in own and old.dtype.is_floating]
+        if not moved:
+            return
+        # What no slice has moved keeps its bits, infinities too.
+        values = [tf.convert_to_tensor(v.value) for v, _ in moved]
+        changes = [
+            tf.where(tf.equal(new, old), tf.zeros_like(old), new - old)
+            for new, (_, old) in zip(values, moved, strict=True)
+        ]
+        context = tf.distribute.get_replica_context()
+        means = context.all_reduce(tf.distribute.ReduceOp.MEAN, changes)
+        for (variable, old), change in zip(moved, means, strict=True):
+            variable.assign(tf.where(change == 0, old, old + change))
+
+
+def _tensors(data: Any) -> list[tf.Tensor]:
+    """The tensors of a batch, those of all replicas."""
+    parts = tf.nest.flatten(data, expand_composites=True)
+    return [part for part in parts if part is not None]
+
+
+@contextmanager
+def _as_received(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
+    """Let an optimizer apply the gradients that it receives, which all replicas have in whole.
+
+    Keras sums them over the replicas, after it has clipped those of each: parts of them would be
+    clipped at a bound that is too large, and a variable that its gradient overwrites would get the
+    part of one replica.
+    """
+    assert hasattr(optimizer, _SUM), "Keras sums gradients over replicas elsewhere"
+    object.__setattr__(optimizer, _SUM, list)
+    try:
+        yield
+    finally:
+        # Replicas are threads, which go through `apply` together: the first one to end takes it
+        # away when the others are past it.
+        vars(optimizer).pop(_SUM, None)
 
 
 def kind_in_scope() -> type[OneDevice]:

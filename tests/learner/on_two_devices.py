@@ -1,4 +1,4 @@
-"""A program: the methods, and classes of `OWN`, it is given on two logical CPU devices beside one.
+"""A program: methods, classes of `OWN` and other cases on two logical CPU devices beside one.
 Prints JSON.
 
 Devices are cut before TensorFlow's first operation, so this needs a process of its own.
@@ -6,7 +6,8 @@ Devices are cut before TensorFlow's first operation, so this needs a process of 
 
 import json
 import sys
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -260,6 +261,83 @@ def difference_at_places(method: str, strategy: tf.distribute.Strategy) -> dict[
     return {name: largest(one[name], two[name]) for name in one}
 
 
+def statistics(strategy: tf.distribute.Strategy) -> dict[str, float]:
+    """Batch normalisation after one step of examples whose two slices differ, from both replicas.
+
+    By hand, from averages of 0 and 1 with momentum 0.9: 0.1 of the mean of all examples, and 0.9
+    and 0.1 of the mean of the variances of the slices.
+    """
+    inputs = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    inputs[4:] += 5
+    variance = np.mean([inputs[:4].var(0), inputs[4:].var(0)], axis=0)
+    by_hand = 0.1 * inputs.mean(0), 0.9 + 0.1 * variance
+    with strategy.scope():
+        layer = keras.layers.BatchNormalization(momentum=0.9)
+        network = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(2)])
+        learner = nccl_tf.Finetune(network)
+        learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(inputs, np.arange(8) % 2, batch_size=8, shuffle=False, verbose=0)
+    moved = zip((layer.moving_mean, layer.moving_variance), by_hand, strict=True)
+    return {
+        f"{v.name} {i}": largest(each.numpy(), value)
+        for v, value in moved
+        for i, each in enumerate(v.value.values)
+    }
+
+
+def in_whole(clips: str) -> tuple[list[Any], list[int]]:
+    """Weights and memory, and the counters, after two tasks from a generator.
+
+    The optimizer clips, and one variable takes its gradient as value.
+
+    Args:
+        clips: Name of the argument of optimizers by which it does.
+    """
+    random = np.random.default_rng(0)
+    inputs, labels = random.normal(size=(40, 3)), random.integers(0, 2, 40)
+    inputs = inputs > 0  # no collective operation takes bool
+
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for start in range(0, 40, 8):
+            yield inputs[start : start + 8], labels[start : start + 8]
+
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Dense(4), keras.layers.Dense(2)]
+    network = keras.Sequential([keras.Input((3,), dtype="bool"), *layers])
+    layers[0].bias.overwrite_with_gradient = True
+    memory = nccl_tf.ReservoirMemory(20, (3,), "bool")
+    learner = nccl_tf.ExperienceReplay(network, memory, memory_batch_size=8)
+    learner.compile(keras.optimizers.SGD(0.5, momentum=0.9, **{clips: 0.05}))
+    for task in range(2):
+        learner.fit(batches(), verbose=0, task_id=task)
+    counts = [int(v.numpy()) for v in (learner.optimizer.iterations, memory.seen)]
+    return [*network.get_weights(), memory.inputs.numpy().astype(float)], counts
+
+
+def in_whole_difference(clips: str, strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """How far two devices are from one, and the counters of both."""
+    one, counts = in_whole(clips)
+    with strategy.scope():
+        two, of_two = in_whole(clips)
+    return {"state": max(map(largest, one, two)), "counts": [counts, of_two]}
+
+
+def averaged_by_keras(strategy: tf.distribute.Strategy) -> float:
+    """How far weights that an optimizer has averaged are from those of one device."""
+
+    def learned() -> list[np.ndarray]:
+        network = tiny_network()
+        learner = nccl_tf.Finetune(network)
+        learner.compile(keras.optimizers.SGD(0.1, use_ema=True), steps_per_execution=4)
+        learner.fit(batches(0), verbose=0)
+        return network.get_weights()
+
+    one = learned()
+    with strategy.scope():
+        two = learned()
+    return max(map(largest, one, two))
+
+
 def refusals(strategy: tf.distribute.Strategy) -> list[str]:
     """What cannot run on replicas says so."""
 
@@ -276,6 +354,18 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
         images, labels = (part[0] for part in arrays(0))
         learner.train_on_batch(images, labels)
 
+    def text():
+        layers = [keras.layers.TextVectorization(8, output_sequence_length=2, vocabulary=["a"])]
+        layers += [keras.layers.Embedding(8, 2), keras.layers.Flatten(), keras.layers.Dense(2)]
+        learner = nccl_tf.Finetune(keras.Sequential([keras.Input((), dtype="string"), *layers]))
+        learner.compile()
+        learner.fit(np.array(["a", "b"], object), np.arange(2), verbose=0)
+
+    def of_no_first_batch():
+        learner = nccl_tf.ExperienceReplay(tiny_network(), nccl_tf.ReservoirMemory(12))
+        learner.compile()
+        learner.fit((each for each in zip(*arrays(0), strict=True)), verbose=0)
+
     tried = (
         train_on_batch,
         lambda: nccl_tf.EWC(tiny_network()),
@@ -283,6 +373,13 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
         lambda: nccl_tf.NCCL(tiny_network(), memory(), memory_batch_size=5),
         lambda: compiled(jit_compile=True),
         lambda: compiled(optimizer=keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))),
+        lambda: compiled(optimizer=keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)),
+        lambda: compiled(
+            optimizer=keras.optimizers.SGD(0.1, use_ema=True, ema_overwrite_frequency=2)
+        ),
+        lambda: compiled(metrics=[keras.metrics.OneHotIoU(4, [0])]),
+        text,
+        of_no_first_batch,
     )
     said = []
     with strategy.scope():
@@ -298,11 +395,26 @@ def refusals(strategy: tf.distribute.Strategy) -> list[str]:
 def main() -> None:
     use_device("cpu:2")
     strategy = tf.distribute.MirroredStrategy()
-    found = {"replicas": strategy.num_replicas_in_sync, "methods": {}, "own": {}, "places": {}}
+    found = {
+        "replicas": strategy.num_replicas_in_sync,
+        "methods": {},
+        "own": {},
+        "places": {},
+        "whole": {},
+    }
     for name in sys.argv[1:]:
         if name.startswith("places:"):
             method = name.removeprefix("places:")
             found["places"][method] = difference_at_places(method, strategy)
+            continue
+        if name.startswith("whole:"):
+            clips = name.removeprefix("whole:")
+            found["whole"][clips] = in_whole_difference(clips, strategy)
+            continue
+        if name in ("statistics", "averaged_by_keras"):
+            found[name] = {"statistics": statistics, "averaged_by_keras": averaged_by_keras}[name](
+                strategy
+            )
             continue
         if name in OWN:
             found["own"][name] = own_difference(OWN[name], strategy)

@@ -20,7 +20,9 @@ pytestmark = pytest.mark.xdist_group("replicas")
 CHEAP = ("nccl_ring", "finetune:present")
 CHEAP_OWN = ("OfStream", "OfMemory", "OfAll")
 PLACES, CHEAP_PLACES = ("der", "nccl_reservoir", "agem"), ("er_reservoir",)
+CLIPS, CHEAP_CLIPS = ("clipnorm", "clipvalue"), "global_clipnorm"
 AT_PLACES = [f"places:{name}" for name in CHEAP_PLACES]
+QUICK = (*CHEAP, *CHEAP_OWN, *AT_PLACES, f"whole:{CHEAP_CLIPS}", "statistics")
 GIVEN = {
     "dataset": "split_digits", "method": "nccl_reservoir", "max_tasks": 2, "examples_per_task": 100,
 }  # fmt: skip
@@ -65,7 +67,7 @@ def check(found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP)
 def test_two_devices_equal_one_on_the_joint_batch(name):
-    found = on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)
+    found = on_two_devices(*QUICK)
     assert found["replicas"] == 2
     check(found["methods"][name])
 
@@ -86,7 +88,7 @@ def check_own(name, found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP_OWN)
 def test_a_class_with_a_loss_of_its_own_takes_the_steps_of_one_device(name):
-    check_own(name, on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["own"][name])
+    check_own(name, on_two_devices(*QUICK)["own"][name])
 
 
 @pytest.mark.nightly
@@ -105,13 +107,43 @@ def check_at_places(found):
 @pytest.mark.processes
 @pytest.mark.parametrize("name", CHEAP_PLACES)
 def test_sequences_with_weights_of_places_take_the_steps_of_one_device(name):
-    check_at_places(on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["places"][name])
+    check_at_places(on_two_devices(*QUICK)["places"][name])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", PLACES)
 def test_every_method_takes_the_steps_of_one_device_on_sequences(name):
     check_at_places(on_two_devices(*(f"places:{each}" for each in PLACES))["places"][name])
+
+
+def check_whole(found):
+    """The optimizer clips what it gets, before Keras sums over replicas; a generator has ten
+    batches in two tasks."""
+    assert found["state"] <= 1e-5
+    assert found["counts"] == [[10, 80]] * 2
+
+
+@pytest.mark.processes
+def test_an_optimizer_on_replicas_gets_the_gradient_of_one_device():
+    check_whole(on_two_devices(*QUICK)["whole"][CHEAP_CLIPS])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CLIPS)
+def test_every_way_to_clip_is_that_of_one_device(name):
+    check_whole(on_two_devices(*(f"whole:{each}" for each in CLIPS))["whole"][name])
+
+
+@pytest.mark.processes
+def test_replicas_have_the_same_statistics_of_all_slices():
+    found = on_two_devices(*QUICK)["statistics"]
+    assert len(found) == 4
+    assert max(found.values()) <= 1e-6
+
+
+@pytest.mark.nightly
+def test_several_steps_in_a_call_end_with_the_averages_of_the_optimizer():
+    assert on_two_devices("averaged_by_keras")["averaged_by_keras"] <= 1e-6
 
 
 class Halved(nccl_tf.ExperienceReplay):
@@ -138,12 +170,13 @@ def test_a_class_with_gradients_of_its_own_says_itself_that_it_runs_on_replicas(
 
 @pytest.mark.processes
 def test_what_cannot_run_on_replicas_says_so():
-    said = on_two_devices(*CHEAP, *CHEAP_OWN, *AT_PLACES)["refusals"]
+    said = on_two_devices(*QUICK)["refusals"]
     parts = (
         "batch_size=len(x)", "EWC runs on one replica", "MIR runs on one replica",
         "equal slices for 2 replicas",
         "jit_compile=True",
-        "mixed_float16",
+        "mixed_float16", "gradient_accumulation_steps=2", "ema_overwrite_frequency=2",
+        "metrics that do not fit", "text as inputs", "generator",
     )  # fmt: skip
     assert len(said) == len(parts)
     for part, sentence in zip(parts, said, strict=True):
