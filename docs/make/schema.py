@@ -50,6 +50,7 @@ def schema() -> dict[str, Any]:
     properties["versions"] = _values(
         "text|null", "Of Python and the packages; null where not installed."
     )
+    properties["environment"] = _values("text", ENTRIES["environment"].metadata["about"])
     properties["undefined"] = _values("text|null", "Why a metric is null, by its name.")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from nccl_tf.errors import one_line
 from nccl_tf.machine import count_cores
 from nccl_tf.records.checkpoints import state_sha256
 
@@ -21,6 +22,13 @@ _PACKAGES = {
     "scikit-learn": ("scikit-learn",),
 }
 """Name in the record -> names of the distributions that may provide it."""
+
+_DECIDE_BITS = (
+    "TF_XLA_FLAGS", "XLA_FLAGS", "TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC",
+    "TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE",
+)  # fmt: skip
+"""Variables by which TensorFlow and its libraries choose other kernels, or compile them."""
+_LETTERS = 500  # of a text in a record
 
 
 def versions() -> dict[str, str | None]:
@@ -86,6 +94,12 @@ def state_and_memory(state: Mapping[str, Any]) -> dict[str, Any]:
         "state_sha256": state_sha256(state),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT,
     }
+
+
+def variables_that_decide_bits() -> dict[str, str]:
+    """The variables of the environment by which TensorFlow rounds otherwise, those that are set."""
+    given = {name: os.environ[name] for name in _DECIDE_BITS if name in os.environ}
+    return {name: one_line(value)[:_LETTERS] for name, value in given.items()}
 
 
 def describe_devices() -> str:

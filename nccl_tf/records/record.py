@@ -176,6 +176,12 @@ class Record:
         optional=True,
         minimum=1,
     )
+    environment: Mapping[str, str] | None = _entry(
+        "object",
+        "Variables of the environment that decide bits, such as TF_XLA_FLAGS, those that were set. "
+        "Not in older records, of which it is unknown.",
+        optional=True,
+    )
     replicas: int = _entry("integer", minimum=1)
     bytes_stored: int | None = _entry(
         "integer",
@@ -371,6 +377,7 @@ def _kind_problem(content: Mapping[str, Any]) -> str:
         "options": (options, PLAIN),
         "options.plugins": (content["options"].get("plugins", {}), "text"),
         "versions": (content["versions"], "text|null"),
+        "environment": (content.get("environment", {}), "text"),
         "undefined": (content["undefined"], "text|null"),
     }
     for place, (values, expected) in parts.items():

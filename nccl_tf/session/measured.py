@@ -14,6 +14,7 @@ from nccl_tf.records.provenance import (
     computes_in_tensorfloat32,
     describe_devices,
     state_and_memory,
+    variables_that_decide_bits,
 )
 from nccl_tf.records.settings import Settings
 
@@ -54,6 +55,7 @@ def measured_entries(
         "device": describe_devices(),
         "tensorfloat32": computes_in_tensorfloat32(),
         **entries_of_xla(learner.execution),
+        "environment": variables_that_decide_bits(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
         **(state_and_memory(learner.storage.variables) if is_own_process else _WITHOUT_STATE),
         "bytes_stored": bytes_stored(learner),

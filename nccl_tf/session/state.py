@@ -21,12 +21,13 @@ from nccl_tf.records.checkpoints import (
     translate_misfit,
     variables_to_arrays,
 )
+from nccl_tf.records.provenance import variables_that_decide_bits
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.run import RecordOfLearn
 
 LOGGER = logging.getLogger("nccl_tf")
 _SUMS = "epoch "
-_XLA = "jit_compile"
+_XLA, _ENVIRONMENT = "jit_compile", "environment"
 
 
 class Place(NamedTuple):
@@ -153,11 +154,13 @@ class SessionState:
         meta = checkpoint.meta
         what = f"the checkpoints in {self._store.folder} do not fit this call"
         with translate_misfit(what, self._advice):
-            for name, value in self._whose().items():
-                theirs = meta["identity"].get(name)
-                if theirs != value:
-                    both = f" ({_words(theirs)} there, {_words(value)} here)"
-                    raise ValueError(f"they are of another {name}{both if name == _XLA else ''}")
+            ours, theirs = self._whose(), meta["identity"]
+            for name in {**theirs, **ours}:
+                there, here = theirs.get(name), ours.get(name)
+                if there != here:
+                    shown = name in (_XLA, _ENVIRONMENT)
+                    both = f" ({_words(there)} there, {_words(here)} here)" if shown else ""
+                    raise ValueError(f"they are of another {name}{both}")
             if len(meta["callbacks"]) != len(self._stateful):
                 raise ValueError("they were taken with other callbacks")
             self._sums = _take_epoch_sums(checkpoint.arrays)
@@ -184,7 +187,9 @@ class SessionState:
 
     def _whose(self) -> dict[str, Any]:
         """What the session is of. Under XLA rounding depends on the steps of a program."""
-        return {**self._identity, _XLA: self._model.execution.per_program}
+        given = variables_that_decide_bits()
+        environment = {_ENVIRONMENT: given} if given else {}
+        return {**self._identity, _XLA: self._model.execution.per_program, **environment}
 
     def _check_first(
         self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], parts: int
@@ -225,8 +230,12 @@ class SessionState:
         return _by_place(variables)
 
 
-def _words(steps: int) -> str:
-    """How steps run, as `compile` and the command take it."""
+def _words(steps: int | Mapping[str, str] | None) -> str:
+    """How steps run, as `compile` and the command take it; or variables, as a shell sets them."""
+    if isinstance(steps, Mapping):
+        return " ".join(f"{name}={value}" for name, value in steps.items())
+    if steps is None:
+        return "none"
     return f"true, steps_per_execution={steps}" if steps else "false"
 
 

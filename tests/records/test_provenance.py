@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from nccl_tf.records.provenance import source_below
+from nccl_tf.records.provenance import source_below, variables_that_decide_bits
 
 UNKNOWN = {"commit": None, "package_modified": None}
 
@@ -63,3 +63,12 @@ def test_what_is_no_checkout_has_an_unknown_source(checkout, tmp_path):
     assert source_below(tmp_path) == UNKNOWN
     (tmp_path / ".git").write_text("no repository\n")
     assert source_below(tmp_path) == UNKNOWN
+
+
+def test_variables_that_decide_bits_are_those_that_are_set(monkeypatch):
+    for name in ("XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    decide = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2", "TF_DETERMINISTIC_OPS": "1"}
+    for name, value in {**decide, "TF_CPP_MIN_LOG_LEVEL": "3"}.items():
+        monkeypatch.setenv(name, value)
+    assert variables_that_decide_bits() == decide

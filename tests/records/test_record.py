@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).parent
 
 OF_LATER_RECORDS = (
     "package_modified", "commit_in_history", "tensorfloat32", "xla", "steps_per_program",
-    "costs_from_settings",
+    "costs_from_settings", "environment",
 )  # fmt: skip
 
 
@@ -238,6 +238,8 @@ def test_a_record_fits_the_schema_of_the_docs():
         {"tensorfloat32": False},
         {"xla": True, "steps_per_program": 200},
         {"xla": False, "steps_per_program": None},
+        {"environment": {}},
+        {"environment": {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2"}},
         {"bytes_stored": 7, "examples_passed": 9, "costs_from_settings": "0" * 40},
     ],
 )

@@ -212,6 +212,15 @@ def test_a_killed_task_ends_in_the_same_bits_under_xla(tmp_path):
     assert (model.execution.under_xla, model.execution.per_program) == (True, 3)
 
 
+def test_what_decides_bits_is_that_of_the_call_that_began(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_DETERMINISTIC_OPS", "1")
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(1))
+    monkeypatch.delenv("TF_DETERMINISTIC_OPS")
+    with pytest.raises(UserError, match=r"another environment .*TF_DETERMINISTIC_OPS=1 there"):
+        learn(tmp_path, Kill(0))
+
+
 class CountsCalls(Kill):
     """Acts every nine batches, and notes where the calls of the graph end."""
 

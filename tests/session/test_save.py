@@ -8,7 +8,7 @@ import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.records.provenance import package_source
+from nccl_tf.records.provenance import package_source, variables_that_decide_bits
 from nccl_tf.records.record import read_record
 from nccl_tf.reports.records import Records
 
@@ -53,6 +53,7 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert package_source().items() <= record.as_json().items()
     assert (record.tensorfloat32, record.settings.precision) == (False, "float32")
     assert (record.xla, record.steps_per_program) == (False, None)
+    assert record.environment == variables_that_decide_bits()
     assert record.settings.stores == "first_epoch"
     numbers = record.settings.hyperparameters
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
