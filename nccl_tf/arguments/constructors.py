@@ -83,7 +83,8 @@ def _parameter_of(row: Hyperparameter) -> inspect.Parameter:
 def _say_what_is_missing(cls: type) -> None:
     """Let a class's own constructor say what an argument that it lacks is, and not its name alone.
 
-    In place of Python's TypeError it raises a UserError.
+    In place of Python's TypeError it raises a UserError. An object whose constructor has ended has
+    `_is_made` True.
     """
     init = vars(cls)["__init__"]
     signature = inspect.signature(init)
@@ -104,6 +105,8 @@ def _say_what_is_missing(cls: type) -> None:
         if missing:
             raise UserError(_what_is_missing(cls, missing))
         init(self, *args, **kwargs)
+        if type(self).__init__ is checked:  # the first of the chain, which ends last
+            object.__setattr__(self, "_is_made", True)
 
     checked.__signature__ = signature  # type: ignore[attr-defined]  # Keras looks at no wrapped one
     cls.__init__ = checked  # type: ignore[misc]

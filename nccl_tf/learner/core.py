@@ -38,6 +38,7 @@ from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.task_classes import class_table
 from nccl_tf.networks.inspection import (
     as_network,
+    check_can_be_loaded,
     check_holds_no_state,
     find_head,
     own_training,
@@ -167,6 +168,7 @@ class Core(keras.Model):
         self._arguments.replace({"network": given}, {"network": network})
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
+        check_can_be_loaded(network)
         self.network = network
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))

@@ -108,7 +108,7 @@ class HeadGrowth:
             for each in _with_inner(optimizer):
                 _rename_keys(each, names)
             marks.exclude(optimizer, excluded)
-        self._learner.num_classes = before + count
+        self._set_classes(before + count)
         new = list(range(before, before + count))
         if self._learner.heads is not None:
             heads = self._learner.heads
@@ -154,9 +154,14 @@ class HeadGrowth:
                 for name in _KEYED:
                     vars(each).pop(name, None)
                 vars(each).update(values)
-            head.units, self._learner.num_classes, self._learner.heads = units, classes, heads
+            head.units, self._learner.heads = units, heads
+            self._set_classes(classes)
             _infer_shapes(self._learner.network, head)
             raise
+
+    def _set_classes(self, count: int) -> None:
+        """Let the learner have so many classes, an attribute that nobody else sets."""
+        object.__setattr__(self._learner, "num_classes", count)
 
     def _checked_head(self, count: int) -> keras.layers.Dense:
         name = type(self._learner).__name__

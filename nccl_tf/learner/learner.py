@@ -51,6 +51,7 @@ from nccl_tf.learner.storage import Storage
 from nccl_tf.learner.turns import alone, one_at_a_time
 from nccl_tf.memories.memory import Memory
 from nccl_tf.networks.inspection import (
+    check_can_be_loaded,
     check_runs_under_xla,
     computes_in_float16,
     ends_in_probabilities,
@@ -72,8 +73,10 @@ _OWN: Mapping[str, Any] = MappingProxyType({
     "progress": Progress, "storage": Storage, "class_weighing": ClassWeighing,
 })  # fmt: skip
 """The attributes that every learner has, and their types."""
-_CHANGING = "heads", "example_loss", "num_classes"
+_CHANGING = "heads", "example_loss"
 """Those that are set again after the learner has been made."""
+_FIXED = ("memory_batch_size",)
+"""Numbers beside those of `hyperparameters` that steps are traced with and files keep."""
 
 
 class Learner(Core):
@@ -91,6 +94,7 @@ class Learner(Core):
     train_function: Any
     test_function: Any
     predict_function: Any
+    _is_made = False
     _class_names: tuple[str, ...] = ()
     _positive: str | None = None
     _trained: list[tuple[int, bool]] | None = None
@@ -101,14 +105,23 @@ class Learner(Core):
     def __setattr__(self, name: str, value: Any) -> None:
         """As in Keras, unless the attribute would take the place of one of the base.
 
-        One with the name of a hyperparameter is checked by its row.
+        One with the name of a hyperparameter is checked by its row, and stays as the constructor
+        has left it: graphs, state and files of the learner are made with it.
 
         Raises:
-            UserError: It would, or the value is not one of the row's.
+            UserError: It would, or the value is not one of the row's, or another than it has.
         """
         check_attribute(self, name, value, (Learner, Core), _OWN, _CHANGING)
         row = self._checked_rows.get(name)
-        super().__setattr__(name, value if row is None else row.taken(value))
+        if row is not None:
+            value = row.taken(value)
+        before = vars(self).get(name)
+        if self._is_made and (row is not None or name in _FIXED) and value != before:
+            raise UserError(
+                f"received {name} = {value!r} for a {type(self).__name__} that was made with "
+                f"{before!r}: make it anew with {name}={value!r}, around a network of its own"
+            )
+        super().__setattr__(name, value)
 
     # ---- Keras's verbs -------------------------------------------------------------------------
 
@@ -237,6 +250,18 @@ class Learner(Core):
             self.trainable_variables, self._trained, self._made_with, type(self).__name__,
             self.why_not("refreezing"),
         )  # fmt: skip
+
+    def _hint_of_adapters(self) -> None:
+        """Warn once of adapters that no step will ever move."""
+        if "adapters" not in self._said and (layer := adapters.dead(self.network)):
+            self.warn_once(
+                "adapters",
+                f"both matrices of the adapters of the layer {layer.name!r} are zero, so that no "
+                "gradient moves them: Keras has merged them into the kernel of a network that was "
+                "saved alone; draw the first one anew, such as by "
+                "layer.lora_kernel_a.assign(keras.initializers.HeUniform()("
+                "layer.lora_kernel_a.shape)), or load the file of learner.save, which keeps them",
+            )
 
     def _hint_of_optimizer(self) -> None:
         """Warn once that an optimizer transforms steps that the method derives for SGD."""
@@ -371,6 +396,7 @@ class Learner(Core):
         self._check_may_be("trained")
         self.devices.check_scope()
         self._check_trainable()
+        self._hint_of_adapters()
         data = FitData.of_fit(
             x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=self.seed,
             steps_per_epoch=steps_per_epoch, validation_split=validation_split or None,
@@ -520,6 +546,7 @@ class Learner(Core):
         self.devices.check_scope()
         self.devices.check_learns_a_batch("train_on_batch")
         self._check_trainable()
+        self._hint_of_adapters()
         if task_id is None:
             task_id = self.progress.next_task
             self.progress.warn_of_open_task()
@@ -1221,6 +1248,7 @@ class Learner(Core):
                 "random draws: expected a .keras file"
             )
         self._check_not_behind()
+        check_can_be_loaded(self.network, saves=True)
         self.storage.check_saves()
         before = self.storage.saves_memory
         self.storage.saves_memory = before and include_memory
@@ -1389,6 +1417,24 @@ class Learner(Core):
         raise UserError(
             f"received export({os.fspath(filepath)!r}) for a learner, which has a memory: export "
             "the plain model that predicts the same, model.serving_model().export(path)"
+        )
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        """Refused: what TensorFlow tracks has no place for the memory, the tasks and their classes.
+
+        Raises:
+            UserError: Always.
+        """
+        if save_type == "savedmodel":
+            raise UserError(
+                "received a learner for tf.saved_model.save, which has no place for its memory: "
+                "export the plain model that predicts the same, model.serving_model().export(path)"
+            )
+        raise UserError(
+            "received a learner for tf.train.Checkpoint, which would restore its weights without "
+            "memory and tasks: take learner.save(path), learn(backup_dir=...) or "
+            "keras.callbacks.BackupAndRestore; tf.train.Checkpoint(network=learner.network) has "
+            "the weights alone"
         )
 
     def save_own_variables(self, store: Any) -> None:

@@ -1,11 +1,12 @@
 """Inspecting networks: inputs and outputs, features, head and convolutions."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 
 _PROBABILITIES = ("softmax", "sigmoid", "hard_sigmoid")
 
@@ -245,6 +246,62 @@ def check_holds_no_state(network: keras.Model, learner: str) -> None:
                 "out, or take Finetune; a custom method that passes each batch once sets "
                 "one_pass = True in its class"
             )
+
+
+def check_can_be_loaded(network: keras.Model, *, saves: bool = False) -> None:
+    """Refuse a network with a layer that its own configuration does not make again.
+
+    A file of it is written, and cannot be loaded. Looked at are layers of classes that are not
+    Keras's, where the network's configuration names them one by one; one without a configuration
+    is refused by Keras where it is saved. A Functional model of a class of its own, such as a
+    backbone, would make all of its weights anew, and is left out.
+
+    Args:
+        network: A built model.
+        saves: Whether it is about to be saved. One that may only learn may have layers whose class
+            has left `get_config` to Keras.
+
+    Raises:
+        UserError: A layer's constructor refuses its configuration.
+    """
+    for layer in _named_layers(network):
+        while isinstance(layer, keras.layers.Wrapper):
+            layer = layer.layer
+        kind = type(layer)
+        of_keras = _package(kind) in ("keras", "nccl_tf")
+        left_to_keras = _package(kind.get_config) == "keras" and not saves
+        if of_keras or left_to_keras or getattr(layer, "outputs", None):
+            continue
+        drawn = random.getstate()  # A constructor may draw seeds of layers.
+        try:
+            config = layer.get_config()
+        except Exception:  # noqa: S112  # One of somebody else's can raise any.
+            continue
+        try:
+            kind.from_config(config)
+        except Exception as error:
+            raise UserError(
+                f"received a network whose layer {layer.name!r} cannot be made again from its "
+                f"configuration ({type(error).__name__}: {one_line(str(error))[:200]}), so that a "
+                f"file of the learner could not be loaded: let {kind.__name__}.get_config return "
+                "what its constructor takes; of a backbone of KerasHub call the whole as a layer, "
+                "backbone(inputs), in place of backbone.output"
+            ) from error
+        finally:
+            random.setstate(drawn)
+
+
+def _named_layers(network: keras.Model) -> Iterator[keras.layers.Layer]:
+    """The layers that a network's configuration names, those of plain models within it too."""
+    for layer in network.layers if _package(type(network)) == "keras" else ():
+        yield layer
+        if isinstance(layer, keras.Model):
+            yield from _named_layers(layer)
+
+
+def _package(made: Any) -> str:
+    """The package that a class or function is of."""
+    return str(made.__module__).partition(".")[0]
 
 
 def check_ends_in_logits(network: keras.Model) -> None:

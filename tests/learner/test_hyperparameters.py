@@ -139,3 +139,66 @@ def test_every_number_of_a_method_is_declared_by_its_class():
 def test_a_kind_that_no_learner_takes_is_refused():
     with pytest.raises(UserError, match="'number'"):
         nccl_tf.Hyperparameter("margin", "number", 0.5, help="how far classes are apart")
+
+
+def other(row, value):
+    """A value of a row that is not this one."""
+    if row.kind == "choice":
+        return next(choice for choice in row.choices if choice != value)
+    for each in (0.5, 0.25, 2.0, 3.0, 0.125):
+        number = int(each * 8) if row.kind == "int" else each
+        try:
+            row.check(number)
+        except UserError:
+            continue
+        if number != value:
+            return number
+    raise AssertionError(row)
+
+
+def rows_of_classes():
+    """Of every class of the registry, its rows; several methods may share one."""
+    kinds = {row.learner_class() for row in METHODS.values()}
+    return [(kind, row) for kind in kinds for row in rows_of(kind).values()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"), [pytest.param(k, r, id=f"{k.__name__}-{r.name}") for k, r in rows_of_classes()]
+)
+def test_a_number_stays_as_the_constructor_left_it(kind, row):
+    """A step is traced with it, and a file keeps what the constructor received."""
+    learner = kind.__new__(kind)
+    object.__setattr__(learner, "_is_made", True)
+    number = other(row, None)
+    vars(learner)[row.name] = row.taken(number)
+    setattr(learner, row.name, number)
+    with pytest.raises(UserError, match=f"received {row.name} = "):
+        setattr(learner, row.name, other(row, row.taken(number)))
+    assert getattr(learner, row.name) == number
+
+
+def test_numbers_of_every_learner_stay_too():
+    learner = made(nccl_tf.ExperienceReplay)
+    for name, value in (("memory_batch_size", 3), ("num_classes", 7)):
+        before = getattr(learner, name)
+        setattr(learner, name, before)
+        with pytest.raises(UserError, match=f"received {name} = {value}"):
+            setattr(learner, name, value)
+        assert getattr(learner, name) == before
+
+
+def test_a_constructor_may_set_what_its_base_has_set():
+    @keras.saving.register_keras_serializable(package="tests")
+    class Narrow(Named):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, margin=0.75, **kwargs)
+            self.margin = 0.125
+
+    class Inherits(Narrow):
+        pass
+
+    for kind in (Narrow, Inherits):
+        learner = made(kind)
+        assert learner.margin == 0.125
+        with pytest.raises(UserError, match=r"was made with 0\.125"):
+            learner.margin = 0.5

@@ -145,6 +145,19 @@ def test_adapters_are_sent_alone(averages, tmp_path, caplog):
     assert "load the same base" in caplog.text
 
 
+def test_adapters_that_keras_has_merged_are_told_of_once(tmp_path, caplog):
+    """Both matrices of a network that was saved alone are zero, and so are both gradients."""
+    made = learner()
+    made.fit(X, Y, verbose=0)
+    assert not caplog.text.count("adapters")
+    made.network.save(tmp_path / "alone.keras")
+    alone = learner(net=keras.models.load_model(tmp_path / "alone.keras"))
+    for _ in range(2):
+        alone.fit(X, Y, verbose=0)
+    assert not any(np.any(v.numpy()) for v in adapters_of(alone))
+    assert caplog.text.count("adapters of the layer 'embedding") == 1
+
+
 def test_draws_of_dropout_are_no_part_of_the_base(tmp_path, caplog):
     def made():
         inner = network()

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
@@ -25,11 +26,20 @@ def test_a_class_that_is_not_registered_is_named(tmp_path):
     assert type(nccl_tf.load_model(path, {"Own": Own})) is Own
 
 
+def from_checkpoint(learner, path):
+    """Read a file of weights, as one of an earlier version may be."""
+    tf.train.Checkpoint(model=learner.network).write(path)
+    tf.train.Checkpoint(model=learner).read(path)
+
+
 @pytest.mark.parametrize(
     ("verb", "said"),
     [
         (lambda learner, folder: learner.save(folder / "a.h5"), "expected a .keras file"),
         (lambda learner, folder: learner.export(folder / "a"), "serving_model"),
+        (lambda learner, folder: tf.saved_model.save(learner, folder / "a"), "serving_model"),
+        (lambda learner, folder: tf.train.Checkpoint(model=learner).write(folder / "a"), "network"),
+        (lambda learner, folder: from_checkpoint(learner, folder / "a"), "memory"),
     ],
 )
 def test_other_formats_are_refused(verb, said, tmp_path):

@@ -36,12 +36,13 @@ class Offered(FixedMemory, ScoredMemory):
         self.offered = cosines, batch_cosine
 
 
-def learner(iterations, real=(1, 1, 1), memory_class=Offered, **kwargs):
+def learner(iterations, real=(1, 1, 1), memory_class=Offered, memory_batch_size=3, **kwargs):
     memory = memory_class(*MEMORY)
     memory.held = memory.held._replace(weights=tf.constant(real, tf.float32))
     return GSSGreedy(
-        network(), memory, memory_batch_size=3, gss_gradients=1, gss_iterations=iterations, **kwargs
-    )
+        network(), memory, memory_batch_size=memory_batch_size, gss_gradients=1,
+        gss_iterations=iterations, **kwargs,
+    )  # fmt: skip
 
 
 def cosine(one, other):
@@ -80,8 +81,7 @@ def compiled(model):
 
 def test_cosines_by_hand_are_the_highest_with_any_memory_batch():
     """Two memory batches of two; the second pair is the first of MEMORY twice."""
-    model = compiled(learner(1))
-    model.memory_batch_size = 2
+    model = compiled(learner(1, memory_batch_size=2))
     order = [1, 2, 0, 0]
     drawn = rows(MEMORY[0][order], MEMORY[1][order])
     known = [gradient(*(part[pair] for part in MEMORY)) for pair in ([1, 2], [0, 0])]

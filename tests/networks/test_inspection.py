@@ -1,9 +1,12 @@
 """A network that ends in probabilities is refused, wherever it hides its last activation."""
 
+import random
+
 import keras
 import pytest
 
 import nccl_tf
+from nccl_tf.errors import UserError
 from nccl_tf.networks.inspection import check_ends_in_logits
 from tests.tiny import tiny_experts, tiny_network
 
@@ -110,3 +113,70 @@ def test_a_wrapped_model_is_a_network():
     inputs = keras.Input((3,))
     network = keras.Model(inputs, Subclassed()(inputs))
     assert nccl_tf.Finetune(network).num_classes == 2
+
+
+class Scaled(layers.Layer):
+    """A layer whose configuration has what follows from its arguments."""
+
+    def __init__(self, factor, **kwargs):
+        super().__init__(**kwargs)
+        self.factor, self.seeds = factor, keras.random.SeedGenerator()
+
+    def call(self, inputs):
+        return self.factor * inputs
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "factor": self.factor, "square": self.factor**2}
+
+
+class Backbone(keras.Sequential):
+    """A model of a class of its own, whose configuration does not name its layers."""
+
+    def __init__(self, **kwargs):
+        super().__init__([keras.Input((4,)), Scaled(2.0)], **kwargs)
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda layer: layer,
+        lambda layer: keras.Sequential([keras.Input((4,)), layer]),
+        lambda layer: keras.Sequential(
+            [keras.Input((4,)), layers.RepeatVector(1), layers.TimeDistributed(layer)]
+        ),
+    ],
+)
+def test_a_layer_that_its_configuration_does_not_make_is_named(within):
+    """Before anything is trained: its file would be written, and could not be loaded."""
+    network = sequential(within(Scaled(2.0, name="twice")), layers.Flatten(), layers.Dense(2))
+    with pytest.raises(UserError, match=r"layer '.*Scaled\.get_config"):
+        nccl_tf.Finetune(network)
+
+
+def test_layers_that_no_configuration_names_are_left_alone():
+    keras.utils.set_random_seed(0)
+    network = sequential(Backbone(), layers.Dense(2))
+    draws = random.getstate()
+    nccl_tf.Finetune(network)
+    assert random.getstate() == draws
+
+
+def test_a_layer_that_leaves_its_configuration_to_keras_learns_and_is_not_saved(tmp_path):
+    class Own(layers.Layer):
+        def __init__(self, factor):
+            super().__init__(name="own")
+            self.factor = factor
+
+        def call(self, inputs):
+            return self.factor * inputs
+
+    learner = nccl_tf.Finetune(sequential(Own(2.0), layers.Dense(2)))
+    with pytest.raises(UserError, match="layer 'own'"):
+        learner.save(tmp_path / "learner.keras")
+    assert not list(tmp_path.iterdir())
