@@ -14,6 +14,7 @@ _HOMES = {
     "Alignment": "nccl_tf.learner.options.alignment",
     "BalancedMemory": "nccl_tf.memories.balanced",
     "Batch": "nccl_tf.batch",
+    "DeviceFile": "nccl_tf.device_file.export",
     "EditedReservoirMemory": "nccl_tf.memories.edited_reservoir",
     "ExemplarMemory": "nccl_tf.memories.exemplars",
     "Hyperparameter": "nccl_tf.arguments.hyperparameters",
@@ -47,8 +48,10 @@ _HOMES = {
     "conv_experts": "nccl_tf.methods.cn_dpm.networks",
     "create": "nccl_tf.methods.create",
     "cut": "nccl_tf.networks.cut",
+    "export_learner": "nccl_tf.device_file.export",
     "get_method": "nccl_tf.methods.registry",
     "learn": "nccl_tf.session.learn",
+    "load_device_state": "nccl_tf.device_file.state",
     "load_model": "nccl_tf.saving",
     "load_stream": "nccl_tf.streams.load",
     "mlp_experts": "nccl_tf.methods.cn_dpm.networks",
@@ -81,6 +84,9 @@ if TYPE_CHECKING:
     from nccl_tf.batch import Batch as Batch
     from nccl_tf.conformance.learners import check_learner as check_learner
     from nccl_tf.conformance.memories import check_memory as check_memory
+    from nccl_tf.device_file.export import DeviceFile as DeviceFile
+    from nccl_tf.device_file.export import export_learner as export_learner
+    from nccl_tf.device_file.state import load_device_state as load_device_state
     from nccl_tf.errors import LearningFailedError as LearningFailedError
     from nccl_tf.errors import UserError as UserError
     from nccl_tf.learner.learner import Learner as Learner

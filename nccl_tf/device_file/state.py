@@ -1,0 +1,72 @@
+"""What a device has learned, back in Keras."""
+
+from pathlib import Path
+
+import numpy as np
+
+from nccl_tf.device_file.export import check_exports, layout_of
+from nccl_tf.device_file.program import Program
+from nccl_tf.errors import UserError
+from nccl_tf.learner.learner import Learner
+from nccl_tf.regular_files import read_regular
+
+
+def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool = False) -> None:
+    """Give a learner the state that a device has saved, from which it goes on as the device would.
+
+    Args:
+        learner: The learner as it was exported, from `nccl_tf.load_model` too: of the same class,
+            with the same optimizer, network, frozen weights and memory.
+        path: A file with the bytes of the signature `save`.
+        weights_only: Whether to take the network's weights alone, and leave memory, counters and
+            optimizer as they are.
+
+    Raises:
+        UserError: The file cannot be read, is no state, of another version or another model, was
+            changed since, or holds a weight that is not finite; the learner is then as it was. Or
+            the learner cannot be exported.
+
+    Example:
+
+    ```python
+    stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
+    memory = nccl_tf.ReservoirMemory(50, stream.example_shape)
+    learner = nccl_tf.ExperienceReplay(network, memory)
+    learner.compile(keras.optimizers.SGD(0.1))
+    nccl_tf.export_learner(learner, "learner.tflite", check_steps=0)
+
+    from ai_edge_litert.interpreter import Interpreter
+
+    device = Interpreter("learner.tflite")
+    images, labels = stream[0].train
+    train, save = map(device.get_signature_runner, ("train", "save"))
+    ones = np.ones(10, np.float32)
+    train(x=images[:10], y=labels[:10].astype(np.int32), weights=ones)
+    save()["state"].tofile("device.state")
+    nccl_tf.load_device_state(learner, "device.state")
+    ```
+    """
+    check_exports(learner)
+    program = Program(learner, batch_size=2, predict_batch_size=1)
+    layout = layout_of(program)
+    try:
+        # One byte more tells a longer file.
+        content = read_regular(path, 2 * layout.size)
+    except OSError as error:
+        raise UserError(
+            f"cannot read the state {path} ({error.strerror}): expected the bytes that a device's "
+            "signature `save` has returned"
+        ) from error
+    arrays = layout.unpack(content, str(path))
+    trained = set(map(id, program.trained))
+    values = list(zip(layout.variables, arrays, strict=True))
+    for variable, value in values:
+        if id(variable) in trained and not np.isfinite(value).all():
+            raise UserError(
+                f"received {path}, a state whose weight {variable.path} is infinite or NaN: take "
+                "one that was saved before"
+            )
+    for variable, value in values:
+        if not weights_only or id(variable) in trained:
+            variable.assign(value)
