@@ -19,13 +19,13 @@ from nccl_tf.arguments.hyperparameters import OPTIONS as METHOD_OPTIONS
 from nccl_tf.commands._command_line import Sweep, parse_flag_words
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.launch.missing import flags_of_how, missing_runs
 from nccl_tf.experiment.launch.pool import finish
 from nccl_tf.experiment.launch.sweep import RankedPoint, grid_points, rank
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.options import OPTIONS, resolve_options
+from nccl_tf.records.options import resolve_options
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.records.spread import spread
@@ -89,10 +89,8 @@ class Study:
         """
         flags = parse_flag_words([*words, *(f"--plugin={name}" for name in self.plugins)])
         options = resolve_options(flags)
-        how = {name: flags[name] for name in OPTIONS} | {"seeds": None}
         found = [Records.below(Path(folder)) for folder in (*self.records, options.output_dir)]
         records = [record for one in found for record in one.records]
-        finished = {(record.settings_hash, record.seed) for record in reversed([*records])}
         for cell in self.cells():
             name = f"{cell.system['name']} in {cell.setting['name']}"
             if cell.refusal():
@@ -100,7 +98,7 @@ class Study:
                 continue
             if cell.chosen is None:
                 seeded = replace(options, seeds=tuple(cell.tuning_seeds))
-                points = grid_points({**cell.trial_flags(), **how}, seeded)
+                points = grid_points({**cell.trial_flags(), **flags_of_how(flags)}, seeded)
                 trials = [trial for point in points for trial in point.runs]
                 print(f"{name}: {len(trials)} trials", flush=True)
                 best = rank(points, finish(trials, flags, print))[0]
@@ -108,11 +106,8 @@ class Study:
                     print(f"no point of the grid finished: {best.problem}", flush=True)
                     continue
                 cell = replace(cell, chosen=self._choose(cell, best, len(points)))
-            runs = [
-                Run.from_flags({**cell.flag_values(), **how}, options, seed)
-                for seed in cell.seeds
-                if (cell.settings().digest(), seed) not in finished
-            ]
+            wanted = [(cell.flag_values(), cell.seeds)]
+            runs = missing_runs(wanted, flags, options, records)
             print(f"{name}: {len(runs)} of {len(cell.seeds)} runs missing", flush=True)
             finish(runs, flags, print)
 

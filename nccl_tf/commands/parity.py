@@ -10,8 +10,8 @@ from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import ALL, FILTERS, RAY_ADDRESS, Command
 from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
+from nccl_tf.experiment.launch.missing import missing_runs
 from nccl_tf.experiment.launch.pool import finish
-from nccl_tf.experiment.run.train import Run
 from nccl_tf.records.options import OPTIONS, Options, resolve_options
 from nccl_tf.records.record import FILE_NAME
 
@@ -60,19 +60,12 @@ def run(flag_values: Mapping[str, Any]) -> int:
 def _run_missing(
     cells: "Sequence[Published]", flag_values: Mapping[str, Any], options: Options
 ) -> None:
-    from nccl_tf.reports.record_lines import record_key
     from nccl_tf.reports.records import Records
 
     seeds = _SEEDS if flag_values["seeds"] is None else options.seeds
-    how = {name: flag_values[name] for name in OPTIONS} | {"seeds": None}
-    by_digest = {cell.settings().digest(): {**cell.flags(), **how} for cell in cells}
-    finished = set(map(record_key, Records.below(Path(options.output_dir)).records))
-    runs = [
-        Run.from_flags(flags, options, seed)
-        for digest, flags in by_digest.items()
-        for seed in seeds
-        if options.overwrite or (digest, seed) not in finished
-    ]
+    records = Records.below(Path(options.output_dir)).records
+    wanted = ((cell.flags(), seeds) for cell in cells)
+    runs = missing_runs(wanted, flag_values, options, records)
     print(f"{len(runs)} runs are missing", file=sys.stderr)
     finish(runs, flag_values, lambda line: print(line, file=sys.stderr, flush=True))
 
