@@ -1,4 +1,5 @@
-"""The pages that show the records of `results`: README.md, docs/results.md and docs/results/.
+"""The pages that show the records of `results`: README.md, docs/results.md, docs/results/ and
+docs/theory.md.
 
 `python -m docs.make.results` writes them between their marks, and with `--check` compares them.
 """
@@ -12,6 +13,7 @@ from docs.make.generated_files import print_file_status, put_between_marks
 from docs.make.parity_pages import put_nccl, put_parity
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.records.record import Record
+from nccl_tf.reports.figures.bound import bound_table
 from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import Records
 from nccl_tf.reports.table import Table, as_markdown, titled_markdown
@@ -46,6 +48,10 @@ def put_results(root: Path, records: Sequence[Record], *, check: bool) -> dict[P
         current[readme] = False
     page = titled_markdown(results_by_stream(records))
     current[every] = put_between_marks(every, "results", page, check=check)
+    theory = root / "docs" / "theory.md"
+    measured = [record for record in records if record.dataset == "permuted_mnist"]
+    table = as_markdown(bound_table(measured))
+    current[theory] = put_between_marks(theory, "bound", table, check=check)
     return current | put_parity(root / "docs" / "results", cells, records, check=check)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from nccl_tf.reports.records import Record
+    from nccl_tf.reports.table import Table
 
 _FIGURE = Setting(
     "figure", "choice", "2", topic=OUTPUT, choices=FIGURES,
@@ -37,12 +38,13 @@ _DASHES = ("-", "--", ":", "-.")
 
 
 def run(flag_values: Mapping[str, Any]) -> int:
-    """Draw the picture that `--figure` names, as PNG and as PDF.
+    """Draw the picture that `--figure` names, as PNG and as PDF; of the bound print its numbers.
 
     Raises:
         UserError: The figure is unknown, there are no fitting records, or a file cannot be written.
     """
     from nccl_tf.reports.figures.style import paper_style, save
+    from nccl_tf.reports.table import as_markdown
 
     output_dir = Path(resolve_options(flag_values).output_dir)
     name = _FIGURE.value(flag_values)
@@ -51,8 +53,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
         if name != "2":
             raise UserError(f"--smoothness belongs to --figure=2: leave it out of --figure={name}")
         SMOOTHNESS.check(smoothness)
-    figure = (
-        _steps(flag_values, output_dir)
+    figure, table = (
+        (_steps(flag_values, output_dir), None)
         if name == "steps"
         else _of_records(name, flag_values, output_dir)
     )
@@ -60,20 +62,25 @@ def run(flag_values: Mapping[str, Any]) -> int:
     with translate_os_error(f"into {folder}", "choose another --figure_dir"), paper_style():
         for path in save(figure, folder, f"figure_{name}"):
             print(f"see {path}")
+    if table is not None:
+        print(f"\n{as_markdown(table)}", end="")
     return 0
 
 
-def _of_records(name: str, flag_values: Mapping[str, Any], folder: Path) -> "Figure":
-    from nccl_tf.reports.figures.bound import bound_figure
+def _of_records(
+    name: str, flag_values: Mapping[str, Any], folder: Path
+) -> "tuple[Figure, Table | None]":
+    """The picture, and the numbers that are printed beside it."""
+    from nccl_tf.reports.figures.bound import bound_figure, bound_table
     from nccl_tf.reports.figures.figure2 import figure2
 
     records = read_asked(flag_values).records
     if name == "accuracy":
-        return _accuracy(records)
+        return _accuracy(records), None
     with _translate_odd_measurements(folder):
         if name == "bound":
-            return bound_figure(records)
-        return figure2(records, flag_values["smoothness"])
+            return bound_figure(records), bound_table(records)
+        return figure2(records, flag_values["smoothness"]), None
 
 
 def _accuracy(records: "Sequence[Record]") -> "Figure":

@@ -40,6 +40,7 @@ class Draw(NamedTuple):
         gamma_raw: Gamma.
         gamma_surrogate: Gamma, in its surrogate form where the step is projected.
         gamma_surrogate_slope: Its derivative by L.
+        gamma_least: The least Gamma over all beta_H at this alpha_H.
         alpha_h: alpha_H.
         beta_h: beta_H.
         step: x+ - x, [d].
@@ -51,6 +52,7 @@ class Draw(NamedTuple):
     gamma_raw: float
     gamma_surrogate: float
     gamma_surrogate_slope: float
+    gamma_least: float
     alpha_h: float
     beta_h: float
     step: npt.NDArray[np.float64]
@@ -140,6 +142,11 @@ def draw_step(
         gamma_raw=raw(level),
         gamma_surrogate=surrogate(level),
         gamma_surrogate_slope=surrogate(level + 1) - surrogate(level),
+        gamma_least=float(
+            forgetting.optimal_gamma(
+                *(tf.constant(v, tf.float64) for v in (lambda_, g_squared, alpha_h, level))
+            )
+        ),
         alpha_h=alpha_h,
         beta_h=beta_h,
         step=-alpha_h * f - beta_h * g,

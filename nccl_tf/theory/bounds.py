@@ -4,8 +4,6 @@ Scalars are floats, series over steps are float64 arrays [T]. Losses, $\Gamma$ a
 of the loss, squared norms and $\sigma^2$ in units of the squared gradient.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -115,94 +113,9 @@ def best_c(loss_gap: float, gamma_sum: float, variance: float, smoothness: float
     r"""$c = \sqrt{2 (\Delta_f + \sum \Gamma)/(L \sigma_f^2)}$, which minimises `minimum_bound` for
     $A = 1$.
 
-    Raises:
-        UserError: $\Delta_f + \sum \Gamma$, $L$ or $\sigma_f^2$ is not above 0.
+    Returns:
+        nan where $\Delta_f + \sum \Gamma$, $L$ or $\sigma_f^2$ is not above 0: no $c$ is the best.
     """
     if min(loss_gap + gamma_sum, variance, smoothness) <= 0:
-        raise UserError(
-            "received a loss gap plus sum of Gamma, a variance or a smoothness that is not above "
-            "0: expected positive values, without which no best c exists"
-        )
+        return float("nan")
     return float(np.sqrt(2 * (loss_gap + gamma_sum) / (smoothness * variance)))
-
-
-def current_task_bound(loss_gap: float, variance: float, steps: int, smoothness: float) -> float:
-    r"""$\sqrt{2 \Delta L/T} \sigma$, the lemma's bound on $\min_t E\|\nabla h(x^t)\|^2$ on the
-    union of $M$ and $C$.
-
-    $\Delta$ and $\sigma^2$ are those of the loss $h$ on the union of memory $M$ and current task
-    $C$. The paper concludes from the union to $C$ alone, which does not follow (E13).
-
-    Args:
-        loss_gap: $\Delta$ of $h$.
-        variance: $\sigma^2$ of $h$.
-        steps: $T$.
-        smoothness: $L$.
-    """
-    return float(np.sqrt(2 * loss_gap * smoothness / steps * variance))
-
-
-def forgetting_growth(
-    steps: int,
-    beta: float,
-    smoothness: float,
-    variance: float,
-    deviation: float,
-    loss_gap: float,
-    *,
-    worst_case: bool = False,
-) -> float:
-    r"""Growth of $\sum E[\Gamma_t]/\sqrt{T}$, up to a constant (proof of lemma 4).
-
-    Moderate case, $E[\Lambda]$ about 0:
-    $(T (L \beta^3 \sigma^2/2 + \beta^2 \omega^2) + \beta \Delta)/\sqrt{T}$. Worst case: $(T \beta
-    (\beta + 1)(L \beta \sigma^2/2 + \omega^2) + (\beta + 1) \Delta)/\sqrt{T}$. With
-    $\beta = c/\sqrt{T}$ the moderate case decreases as $1/\sqrt{T} + 1/T$ and not as the printed
-    $1/T^{3/2} + 1/T$, because $T \beta^2 \omega^2 = c^2 \omega^2$ is of order one (E6); the worst
-    case stays of order one. For a constant $\beta$ both grow as $\sqrt{T}$.
-
-    Args:
-        steps: $T$.
-        beta: Upper bound of $\beta_H$.
-        smoothness: $L$.
-        variance: $\sigma^2$ of the loss on the worst union of memory and current task.
-        deviation: $\omega^2$, the mean squared deviation of a stream gradient from that loss's
-            gradient.
-        loss_gap: $\Delta$ of that loss.
-        worst_case: Whether to return the worst case instead of the moderate one.
-    """
-    if worst_case:
-        per_step = beta * (beta + 1) * (0.5 * smoothness * beta * variance + deviation)
-        total = steps * per_step + (beta + 1) * loss_gap
-    else:
-        per_step = 0.5 * smoothness * beta**3 * variance + beta**2 * deviation
-        total = steps * per_step + beta * loss_gap
-    return float(total / np.sqrt(steps))
-
-
-class Violations(NamedTuple):
-    r"""Shares of the steps that violate a constraint, as fractions.
-
-    Attributes:
-        beta_not_below_alpha: Share with $\beta_H \ge \alpha_H$.
-        alpha_above_limit: Share with $\alpha_H > 2/L$.
-    """
-
-    beta_not_below_alpha: float
-    alpha_above_limit: float
-
-
-def violations(alpha_h: Series, beta_h: Series, smoothness: float) -> Violations:
-    r"""Shares of the steps with $\beta_H \ge \alpha_H$ and with $\alpha_H > 2/L$.
-
-    The problem requires $0 < \beta_H < \alpha_H \le 2/L$. The algorithm guarantees neither (E14):
-    $\beta_H = \alpha_H$ at $\Lambda = 0$, $\alpha_H$ is unbounded in interference, and
-    $\beta_{\max}$ may exceed $\alpha$.
-
-    Args:
-        alpha_h: $\alpha_H$ of each step [T].
-        beta_h: $\beta_H$ of each step [T].
-        smoothness: $L$.
-    """
-    alpha_h, beta_h = np.asarray(alpha_h, float), np.asarray(beta_h, float)
-    return Violations(float(np.mean(beta_h >= alpha_h)), float(np.mean(alpha_h > 2 / smoothness)))

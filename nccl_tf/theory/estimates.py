@@ -1,26 +1,12 @@
-"""Constants of the theory and its complexity measures, estimated from runs."""
+"""Constants of the theory and its count of calls, estimated from runs."""
 
 import numpy as np
 import numpy.typing as npt
 
 from nccl_tf.errors import UserError
 
-Matrix = npt.NDArray[np.float64]
-"""One gradient per example: float [n, d]."""
 Series = npt.NDArray[np.float64]
-"""One value per step or per run: float [T] or [runs]."""
-
-
-def gradient_variance(example_gradients: Matrix) -> float:
-    r"""$\sigma_f^2$ at one $x$: the mean of $\|\nabla f_i - \nabla f\|^2$ over the examples.
-
-    The paper takes the supremum over x; estimate it by the maximum over checkpoints of a run.
-
-    Args:
-        example_gradients: float [n, d], the gradient of each example.
-    """
-    centred = example_gradients - example_gradients.mean(axis=0)
-    return float(np.mean(np.sum(centred**2, axis=1)))
+"""One value per step: float [T]."""
 
 
 def loss_gap(losses: Series) -> tuple[float, float]:
@@ -90,38 +76,3 @@ def oracle_calls(steps: int, memory_batch_size: int, batch_size: int) -> int:
         batch_size: $|J_t|$.
     """
     return steps * (memory_batch_size + batch_size)
-
-
-def steps_to_tolerance(tolerance: float, gradient_squared_norms: Series) -> int | None:
-    r"""$T(\varepsilon)$: the first t at which the running minimum of $\|\nabla f\|^2$ is at most
-    $\varepsilon$.
-
-    Args:
-        tolerance: $\varepsilon$.
-        gradient_squared_norms: $\|\nabla f(x^t)\|^2$ [T].
-
-    Returns:
-        The index t, or None if the tolerance is never reached.
-    """
-    reached = np.flatnonzero(np.minimum.accumulate(gradient_squared_norms) <= tolerance)
-    return int(reached[0]) if len(reached) else None
-
-
-def rate_slope(horizons: Series, minimum_squared_norms: Series) -> float:
-    r"""Least-squares slope of $\log \min_t \|\nabla f\|^2$ over $\log T$; -1/2 is the rate
-    $O(1/\sqrt{T})$.
-
-    Args:
-        horizons: $T$ of each run [runs].
-        minimum_squared_norms: $\min_t \|\nabla f(x^t)\|^2$ of each run [runs].
-
-    Raises:
-        UserError: Fewer than two different horizons, or a value that is not above 0.
-    """
-    horizons, minima = np.asarray(horizons, float), np.asarray(minimum_squared_norms, float)
-    if len(np.unique(horizons)) < 2 or min(horizons.min(), minima.min()) <= 0:
-        raise UserError(
-            f"received the horizons {horizons.tolist()}: a slope needs at least two different "
-            "horizons, and norms above 0"
-        )
-    return float(np.polyfit(np.log(horizons), np.log(minima), 1)[0])

@@ -1,4 +1,4 @@
-"""The overfitting term $B$ of one step and the one-step inequality (paper, section 4.2).
+"""The overfitting term $B$ of one step (paper, section 4.2).
 
 Vectors are flat float64 arrays [d]; step sizes, $L$ and results are floats. $F$ is the gradient of
 the mean loss on all previous data $P$, $f_I$ that on the memory batch, and $e = f_I - F$ the
@@ -43,31 +43,3 @@ def overfitting(
     error = memory_gradient - full_gradient
     along_full = (smoothness * alpha_h**2 - alpha_h) * inner_product(full_gradient, error)
     return along_full + beta_h * inner_product(stream_gradient, error)
-
-
-def descent_bound(
-    loss: float,
-    alpha_h: float,
-    full_squared_norm: float,
-    gamma: float,
-    overfitting_term: float,
-    error_squared_norm: float,
-    smoothness: float,
-) -> float:
-    r"""Upper bound of $f(x^+)$: the one-step inequality of section 4.2.
-
-    $f(x^+) \le f(x) - (\alpha_H - L \alpha_H^2/2)\|F\|^2 + \Gamma + B + L \alpha_H^2/2 \|e\|^2$,
-    with equality for $f(x) = L/2 \|x - a\|^2$.
-
-    Args:
-        loss: f(x).
-        alpha_h: Step size on $f_I$.
-        full_squared_norm: $\|F\|^2$.
-        gamma: $\Gamma$ in its raw form.
-        overfitting_term: $B$.
-        error_squared_norm: $\|e\|^2$.
-        smoothness: $L$.
-    """
-    half = 0.5 * smoothness * alpha_h**2
-    decrease = (alpha_h - half) * full_squared_norm
-    return loss - decrease + gamma + overfitting_term + half * error_squared_norm

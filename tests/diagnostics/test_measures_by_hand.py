@@ -108,6 +108,8 @@ def test_a_draw_books_its_step_and_leaves_the_weights():
     whole = gradient(FIRST.inputs, FIRST.labels, weights).ravel()
     e = f - whole
     assert len(kept) == 6
+    least = -((1 - 0.3 * 2) ** 2) * (f @ g) ** 2 / (2 * 2 * (g @ g))
+    np.testing.assert_allclose(draw.gamma_least, least, rtol=1e-6)
     losses = loss(FIRST.take(kept), weights), loss(SECOND, weights)
     np.testing.assert_allclose(seen, [f @ g, f @ f, g @ g, *losses], rtol=1e-9)
     b = (2.0 * 0.3**2 - 0.3) * (whole @ e) + 0.2 * (g @ e)

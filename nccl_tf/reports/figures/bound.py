@@ -1,5 +1,6 @@
 """Measured gradient norms against the theorem's bound, task by task."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import Record
+from nccl_tf.records.spread import spread
 from nccl_tf.reports.figures.diagnostics_data import (
     Group,
     describe_settings,
@@ -24,6 +26,7 @@ from nccl_tf.reports.figures.style import (
     new_figure,
     paper_style,
 )
+from nccl_tf.reports.table import Table
 from nccl_tf.theory import bounds, estimates
 
 
@@ -34,11 +37,15 @@ class Window(NamedTuple):
         measured: The smaller |grad f|^2 of those at its beginning and at its end.
         bound: The theorem's bound on min_t |grad f(x^t)|^2, as printed, without B.
         bound_with_b: The bound with the sum of B, T times the mean B over the draws at the end.
+        variance: sigma_f^2.
+        best_alpha: The learning rate with which the bound is the least; nan where none is.
     """
 
     measured: float
     bound: float
     bound_with_b: float
+    variance: float
+    best_alpha: float
 
 
 def windows(record: Record) -> list[Window] | None:
@@ -75,6 +82,8 @@ def windows(record: Record) -> list[Window] | None:
                 min(norms) ** 2,
                 bounds.minimum_bound(*arguments),
                 bounds.minimum_bound(*arguments, overfitting_sum=b),
+                variance,
+                bounds.best_c(*arguments[:3], row["smoothness"]) / math.sqrt(steps),
             )
         )
     return result
@@ -94,16 +103,7 @@ def bound_figure(records: Sequence[Record]) -> Figure:
     Raises:
         UserError: No record has diagnostics, or none is of such a method.
     """
-    measured = []
-    for group in group_records(records):
-        values = [windows(record) for record in group.records if len(rows(record)) > 1]
-        if values and all(values):
-            measured.append((group, np.array(values)))
-    if not measured:
-        raise UserError(
-            "no record with diagnostics of two tasks or more is of NCCL or experience replay, "
-            "which alone have the theorem's constant alpha_H above 0"
-        )
+    measured = _measured(records)
     with paper_style():
         columns = min(len(measured), 3)
         lines = -(-len(measured) // columns)
@@ -124,6 +124,67 @@ def bound_figure(records: Sequence[Record]) -> Figure:
             f"whose squared norm is above the step bound: {shares}.",
         )
     return figure
+
+
+def bound_table(records: Sequence[Record]) -> Table:
+    """What the theorem and its terms come to: a row for each method that `bound_figure` draws.
+
+    Raises:
+        UserError: As `bound_figure`.
+    """
+    cells = []
+    for group, values in _measured(records):
+        mean = Window(*spread(values.reshape(-1, values.shape[-1])).mean)
+        calls = spread([_oracle_calls(record) for record in group.records]).mean
+        numbers = (
+            rows(group.records[0])[-1]["smoothness"], mean.variance, mean.measured, mean.bound,
+            mean.bound_with_b, _alpha(group.records[0]), mean.best_alpha,
+            _mean_of_draws(group, "gamma_raw"), _mean_of_draws(group, "gamma_least"),
+        )  # fmt: skip
+        cells.append((group.title, *map(_number, numbers), f"{calls:,.0f}"))
+    names = (
+        "method", "L", "variance σ²", "measured ‖∇f‖²", "bound", "with ΣB", "α_H", "best α",
+        "Γ of a draw", "least Γ", "oracle calls",
+    )  # fmt: skip
+    note = (
+        "Means over tasks from the second on and seeds; the best α makes the bound the least, the "
+        "least Γ is over all β_H at the same α_H; oracle calls are the gradients of single "
+        "examples in a run, stream and memory together."
+    )
+    return Table("bound", "The theorem's terms", names, tuple(cells), names[1:], (note,))
+
+
+def _measured(records: Sequence[Record]) -> list[tuple[Group, np.ndarray]]:
+    """The groups that the theorem speaks of, each with its windows [seeds, tasks, entries]."""
+    measured = []
+    for group in group_records(records):
+        values = [windows(record) for record in group.records if len(rows(record)) > 1]
+        if values and all(values):
+            measured.append((group, np.array(values)))
+    if not measured:
+        raise UserError(
+            "no record with diagnostics of two tasks or more is of NCCL or experience replay, "
+            "which alone have the theorem's constant alpha_H above 0"
+        )
+    return measured
+
+
+def _oracle_calls(record: Record) -> int:
+    """Of a run whose first task has nothing to replay."""
+    settings, first = record.settings, (record.task_steps or [0])[0]
+    return estimates.oracle_calls(first, 0, settings.batch_size) + estimates.oracle_calls(
+        record.steps - first, settings.memory_batch_size or 0, settings.batch_size
+    )
+
+
+def _mean_of_draws(group: Group, name: str) -> float:
+    """nan where the records are older than the measurement."""
+    ends = [row for record in group.records for row in rows(record)[1:]]
+    return float(spread([spread(row["draws"].get(name, [])).mean for row in ends]).mean)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.3g}"
 
 
 def _panel(axes: Any, group: Group, mean: np.ndarray) -> None:

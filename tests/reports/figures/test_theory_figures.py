@@ -106,10 +106,29 @@ def test_the_bound_of_each_task(records):
     assert one["draws"] is None
     drawn = panels(bound.bound_figure(records))
     values = np.mean([bound.windows(r) for r in records[:2]], axis=0)
-    for line, column in zip(drawn["NCCL + Ring"].lines, values.T, strict=True):
+    for line, column in zip(drawn["NCCL + Ring"].lines, values.T[:3], strict=True):
         np.testing.assert_allclose(line.get_ydata(), column)
     # |F|^2 = 4 and 9 against 3 and 6.
     assert bound.step_bound_violations(group_records(records)[1]) == 1.0
+
+
+def test_the_table_of_the_bound_has_the_terms_of_its_windows(records):
+    table = bound.bound_table(records)
+    cells = dict(zip(table.names, table.rows[1], strict=True))
+    windows = [window for record in records[:2] for window in bound.windows(record)]
+    assert cells["method"] == "NCCL + Ring"
+    assert float(cells["measured ‖∇f‖²"]) == pytest.approx(np.mean([2.0**2, 3.0**2]))
+    assert float(cells["bound"]) == pytest.approx(np.mean([w.bound for w in windows]), rel=6e-3)
+    rates = [
+        bounds.best_c(0.7, gamma[i + 1] - gamma[i], w.variance, 1.0) / np.sqrt(10)
+        for record in records[:2]
+        for gamma in [ends(record, "gamma_surrogate")]
+        for i, w in enumerate(bound.windows(record))
+    ]
+    assert float(cells["best α"]) == pytest.approx(np.mean(rates), rel=6e-3)
+    # 10 steps of a batch of 10, and 20 with a memory batch of 10 beside it.
+    assert cells["oracle calls"] == "500"
+    assert cells["least Γ"] == "-"  # Not measured in records of before.
 
 
 def test_the_theorem_is_silent_on_agem_and_finetune(records):
