@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.conformance.report import CheckReport, DiffersError, Item, run
 from nccl_tf.conformance.trial import (
     BATCH,
@@ -58,6 +59,8 @@ def check_learner(
     * `equal_seeds`: equal seeds give equal bits;
     * `datasets`: arrays and a `tf.data.Dataset` of the same batches give equal bits;
     * `skipped_step`: a batch with NaN changes no weight, no memory and no state of the method;
+    * `padding`: rows of weight 0, in the stream batch and in what is read of the memory, change no
+      weight, whatever they hold and however many they are;
     * `memory_of_stream`: the memory holds examples of the stream and nothing else;
     * `logs`: a step logs the names of `log_names`, "loss" first, which is finite;
     * `add_classes`: new classes leave the logits of the old ones as they were, and are learned; all
@@ -200,6 +203,48 @@ class LearnerItems(LearnerTrial):
                 "a step that is not counted as skipped", "skipped one more than before"
             )
 
+    def check_padding(self) -> None:
+        """Rows of weight 0 leave no trace in the step, whatever they hold and however many."""
+        plain = self._learned_beside_padding(0, 0)
+        if plain is None:
+            return
+        for rows, content in ((2, 0), (2, 1), (3, 1)):
+            padded = self._learned_beside_padding(rows, content)
+            assert padded is not None
+            for (name, value), other in zip(plain.items(), padded.values(), strict=True):
+                if not np.allclose(other, value, rtol=1e-6, atol=1e-9):
+                    raise DiffersError(
+                        f"other values of {name} after a step with {rows} rows of weight 0 more",
+                        "equal ones, because these are padding: take weighted_mean in place of "
+                        "reduce_mean",
+                    )
+
+    def _learned_beside_padding(self, rows: int, content: int) -> dict[str, np.ndarray] | None:
+        """Floats of a learner after one step of the second task; None where rows are not apart.
+
+        Args:
+            rows: Rows of weight 0 that the stream batch and each read of the memory have more.
+            content: Chooses what they hold.
+        """
+        with in_float64():
+            learner = self.new()
+        layers = learner.network._flatten_layers()
+        random = len(learner.network.variables) > len(learner.network.weights)
+        if random or any(isinstance(each, keras.layers.BatchNormalization) for each in layers):
+            return None  # Statistics are of all rows, and draws of as many.
+        self.fit(learner, 0, last=2 * BATCH)
+        learner.end_task()
+        for memory in learner.memories():
+            _pad_reads(memory, rows, content)
+        x, y = self.rows(1, last=BATCH)
+        more_x, more_y = self.rows(1, BATCH + 2 * content, BATCH + 2 * content + rows)
+        x = tf.nest.map_structure(lambda *parts: np.concatenate(parts), x, more_x)
+        weights = np.repeat(np.array([1, 0], np.float32), [len(y), rows])
+        batch = (x, np.concatenate([y, more_y]), weights)
+        batches = tf.data.Dataset.from_tensor_slices(batch).batch(len(weights))
+        learner.fit(batches, verbose=0, task_id=1, end_task=False)
+        return {v.name: v.numpy() for v in learner.variables if v.dtype.startswith("float")}
+
     def check_memory_of_stream(self) -> None:
         """All that is stored is of the tasks."""
         learner = self.learned
@@ -300,6 +345,32 @@ class LearnerItems(LearnerTrial):
                 raise DiffersError(f"other values of {name} under XLA", "those of single steps")
 
 
+def _pad_reads(memory: Memory, count: int, content: int) -> None:
+    """Let reads of a memory have more rows of weight 0, and other contents in all of these."""
+    rows = memory.rows
+
+    def padded_rows(slots: tf.Tensor, weights: tf.Tensor) -> Batch:
+        batch = rows(slots, weights)
+        if not content:
+            return batch
+
+        def first_in_padding(part: tf.Tensor) -> tf.Tensor:
+            shape = [-1, *(1,) * (part.shape.rank - 1)]
+            return tf.where(tf.reshape(batch.weights > 0, shape), part, part[:1])
+
+        return batch.map(first_in_padding)._replace(weights=batch.weights)
+
+    def padded_read(wanted: int) -> Batch:
+        slots, weights = memory.draw(wanted, memory.next_seed())
+        more = tf.repeat(slots[content : content + 1], count)
+        none = tf.zeros(count, weights.dtype)
+        return padded_rows(tf.concat([slots, more], 0), tf.concat([weights, none], 0))
+
+    # Past `__setattr__`, which keeps the methods of a memory.
+    object.__setattr__(memory, "rows", padded_rows)
+    object.__setattr__(memory, "read", padded_read)
+
+
 def _check_forms(before: Sequence[keras.Variable], after: Sequence[keras.Variable]) -> None:
     forms = [[(v.name, v.shape, v.dtype) for v in each] for each in (before, after)]
     if forms[0] != forms[1]:
@@ -323,6 +394,7 @@ ITEMS: dict[str, Item] = {
     "equal_seeds": LearnerItems.check_equal_seeds,
     "datasets": LearnerItems.check_datasets,
     "skipped_step": LearnerItems.check_skipped_step,
+    "padding": LearnerItems.check_padding,
     "memory_of_stream": LearnerItems.check_memory_of_stream,
     "logs": LearnerItems.check_logs,
     "add_classes": LearnerItems.check_add_classes,

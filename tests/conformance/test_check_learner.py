@@ -100,6 +100,16 @@ class Counts(Own):
         self.batches.assign_add(1)
 
 
+@breaks("padding")
+class Averages(Own):
+    """Means over all rows, those of padding too."""
+
+    def replay_loss(self, logits, batch, replay):
+        loss = tf.reduce_mean(self.stream_losses(logits.stream, batch))
+        memory_loss = tf.reduce_mean(self.memory_losses(logits.memory[0], replay))
+        return loss + memory_loss, {"loss": loss, "memory_loss": memory_loss}
+
+
 @breaks("memory_of_stream")
 class Dims(Own):
     def store(self, batch, logits):

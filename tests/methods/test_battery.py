@@ -46,7 +46,7 @@ OF_FEATURES = ("ncm", "ranpac", "slda")
 PREDICTS_FROM_THE_END = ("gdumb", "icarl", "ranpac")  # not with the outputs of its steps
 SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
-OF_MORE_RUNS = ["equal_seeds", "datasets", "add_classes", "heads", "serving_model"]
+OF_MORE_RUNS = ["equal_seeds", "datasets", "padding", "add_classes", "heads", "serving_model"]
 OF_ONE_RUN = [item for item in ITEMS if item not in (*OF_MORE_RUNS, "jit_compile")]
 OWN_STATE = (*ONE_PER_CODE_PATH, "ewc", "gem", "lwf", "derpp", "slda", "clser", "supsup")
 """One of each kind of state; the others run the items at night."""

@@ -81,6 +81,7 @@ class CNDPM(Learner):
         "loss": "explains a label by the class probabilities of its experts",
         "class_weight": "trains an expert on examples by how well it explains them",
         "add_classes": "its experts have the outputs that they are built with",
+        "padding": "draws noise for each row of what it reads, which is another for more rows",
         **rows.CN_DPM.refuses,
     }
     log_names: ClassVar[tuple[str, ...]] = ("loss", "experts", "new_share", "log_density")

@@ -73,8 +73,25 @@ def read_table(path: Path) -> Table:
     return Table(path, columns, [number for number, _ in numbered[1:]])
 
 
-def targets_of(table: Table, name: str) -> np.ndarray:
+def are_codes(tables: Sequence[Table], name: str) -> bool:
+    """Whether a column is of codes: different texts of it are the same whole number, as 007 and 7.
+
+    Args:
+        tables: The parts of a data set, which have the column.
+        name: The column.
+    """
+    cells = {cell.strip() for table in tables for cell in table.columns[name]}
+    whole = _whole(list(cells))
+    return whole is not None and len(set(whole)) < len(cells)
+
+
+def targets_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
     """The labels of a column: int64 class numbers, float64 numbers to predict, or names.
+
+    Args:
+        table: The table.
+        name: The column.
+        codes: Whether whole numbers are names, as `are_codes` tells.
 
     Raises:
         UserError: A cell is empty, is no finite number beside numbers, or a class number is too
@@ -82,6 +99,8 @@ def targets_of(table: Table, name: str) -> np.ndarray:
     """
     cells = table.columns[name]
     _check_not_empty(table, name)
+    if codes:
+        return _names(cells)
     whole = _whole(cells)
     if whole is not None:
         most = largest_class(len(whole))
@@ -97,14 +116,21 @@ def targets_of(table: Table, name: str) -> np.ndarray:
     return np.array(cells, object) if numbers is None else numbers
 
 
-def domains_of(table: Table, name: str) -> np.ndarray:
+def domains_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
     """The domains of a column: int64, float64, datetime64[us] of ISO 8601, or names.
+
+    Args:
+        table: The table.
+        name: The column.
+        codes: As for `targets_of`.
 
     Raises:
         UserError: A cell is empty, or is no finite number beside numbers.
     """
     cells = table.columns[name]
     _check_not_empty(table, name)
+    if codes:
+        return _names(cells)
     whole = _whole(cells)
     if whole is not None:
         is_long = max(map(abs, whole)) >= 2**63
@@ -137,6 +163,10 @@ def inputs_of(table: Table, names: Sequence[str]) -> np.ndarray:
             "or leave it out",
         )  # fmt: skip
     return np.array(table.columns[text], object)
+
+
+def _names(cells: Sequence[str]) -> np.ndarray:
+    return np.array([cell.strip() for cell in cells], object)
 
 
 def _whole(cells: Sequence[str]) -> list[int] | None:

@@ -15,7 +15,13 @@ from nccl_tf.machine import total_memory
 from nccl_tf.received import text_array
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import Examples, ExampleSet, dtype_name, set_from_arrays
-from nccl_tf.streams.sources.csv_files import domains_of, inputs_of, read_table, targets_of
+from nccl_tf.streams.sources.csv_files import (
+    are_codes,
+    domains_of,
+    inputs_of,
+    read_table,
+    targets_of,
+)
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 from nccl_tf.streams.sources.image_files import read_image, resized
 from nccl_tf.streams.sources.image_folders import TEST_NAMES, files_of_parts, list_members
@@ -298,12 +304,20 @@ def _read_csv(path: Path, reading: Reading) -> ExampleSet:
     names = [name for name in header if name not in (reading.label, reading.domain)]
     if not names:
         raise UserError(f"csv:{path} has no column but its labels and domains: expected inputs")
+    codes = {name for name in (reading.label, reading.domain) if name and are_codes(tables, name)}
+    for name in sorted(codes):
+        _LOGGER.warning(
+            "the column %r of csv:%s has whole numbers that are written differently, such as 007 "
+            "and 7: each text is a name of its own; write them alike where they are the same",
+            name, path,
+        )  # fmt: skip
     train, *others = [
-        (inputs_of(table, names), targets_of(table, reading.label)) for table in tables
+        (inputs_of(table, names), targets_of(table, reading.label, reading.label in codes))
+        for table in tables
     ]
     domains = None
     if reading.domain is not None:
-        columns = [domains_of(table, reading.domain) for table in tables]
+        columns = [domains_of(table, reading.domain, reading.domain in codes) for table in tables]
         domains = columns[0], columns[-1]
     return set_from_arrays(train, others[0] if others else None, None, domains)
 

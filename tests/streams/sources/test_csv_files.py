@@ -116,6 +116,29 @@ def test_a_column_without_a_name_is_refused(tmp_path):
         table(tmp_path, ",a,label\n0,1,0\n1,2,1\n")
 
 
+def test_codes_are_names_where_text_and_number_differ(tmp_path, caplog):
+    """Sites 007, 7, 010 and 10 were two domains, labels 0, 00, 1 and 01 two classes."""
+    sites, labels = ("007", "7", "010", "10"), ("0", "00", "1", "01")
+    rows = [f"{i},{sites[i % 4]},{labels[i // 4 % 4]}" for i in range(64)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["a,site,label", *rows]))
+    stream = load_stream(f"csv:{path}", domain="site")
+    assert len(stream) == 4 and stream.class_names == ("0", "00", "01", "1")
+    assert [int(task.train.inputs[0, 0]) % 4 for task in stream] == [0, 2, 3, 1]
+    told = [record.getMessage().split(" of csv:")[0] for record in caplog.records]
+    assert told == ["the column 'label'", "the column 'site'"]
+
+
+def test_numbers_that_are_written_alike_stay_numbers(tmp_path):
+    """Months 01 to 12 are cut into seasons, and spaces are no part of a cell."""
+    rows = [f"{i},{1 + i % 12:02},{' ' * (i % 2)}{i // 12 % 2}" for i in range(96)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["a,month,label", *rows]))
+    stream = load_stream(f"csv:{path}", domain="month", num_tasks=4)
+    assert len(stream) == 4 and stream.class_names is None
+    assert {int(task.train.inputs[0, 0]) % 12 // 3 for task in stream} == {0, 1, 2, 3}
+
+
 def test_dates_are_domains(tmp_path):
     dates = ["2026-01-31", "2026-01-05 10:30", "2026-02-01T00:00:00"]
     found = domains_of(column(tmp_path, dates), "a")
