@@ -27,7 +27,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import nccl_tf
 from benchmarks.one_step import BATCH, CLASSES, learner_of
-from nccl_tf.learner.data import Known
+from nccl_tf.learner.data import HostFacts
 from nccl_tf.memories.kinds import get_memory
 
 PACKAGE = f"{Path(nccl_tf.__file__).parent}{os.sep}"
@@ -101,7 +101,7 @@ def kernels(learner: Any, data: tf.data.Dataset) -> collections.Counter[str]:
         learner.steps_per_execution = steps
         learner.execution.forget()
         learner.make_train_function()
-        learner.execution.known = Known(checked=True, weighed=False)  # as of a task
+        learner.execution.known = HostFacts(labels_checked=True, has_weights=False)  # as of a task
         iterator = iter(data)
         learner.train_function(iterator)  # traces
         learner.train_function(iterator)

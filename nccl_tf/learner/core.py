@@ -16,10 +16,10 @@ from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
-from nccl_tf.learner import adapters, checks, devices, growth, shared
+from nccl_tf.learner import adapters, checks, devices, growth, hints
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.columns import Column
-from nccl_tf.learner.data import Known
+from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.execution import LOGGER, Execution
 from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
@@ -211,7 +211,10 @@ class Core(keras.Model):
             self.options.add(option)
         self.storage.check(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
-        self._wrong_label = checks.WrongLabel(self.devices.gather, self.devices.count == 1)
+        # One thread may predict while another one trains.
+        self._wrong_label, self._wrong_at_test = (
+            checks.WrongLabel(self.devices.gather, self.devices.count == 1) for _ in range(2)
+        )
         self.nan_count = NanCount(self.devices.gather)
         self._said: set[str] = set()
         self._made_with = [id(v) for v in self.trainable_variables]
@@ -552,7 +555,7 @@ class Core(keras.Model):
         that the host has checked are not looked at again.
         """
         batch = self.as_batch(data)
-        if not self.execution.known.checked:
+        if not self.execution.known.labels_checked:
             batch, wrong = self._wrong_label.find(
                 data, batch, self.example_loss, self.num_classes, self._class_table()
             )
@@ -590,7 +593,7 @@ class Core(keras.Model):
         self.check_head(task_id)
         if not self.progress.begin_task(task_id):
             return
-        self.execution.known = Known()  # of the examples of another task
+        self.execution.known = HostFacts()  # of the examples of another task
         for option in self.options:
             option.on_task_begin(task_id)
         self.on_task_begin(task_id)
@@ -703,7 +706,7 @@ class Core(keras.Model):
 
     def _hint_of_shared_network(self) -> None:
         """Warn once that another learner trains layers of the network."""
-        if other := shared.other_owner(self, self.network):
+        if other := hints.other_owner(self, self.network):
             self.warn_once(
                 "network",
                 f"the network of this {type(self).__name__} is that of another learner, {other}: "
@@ -747,7 +750,7 @@ class Core(keras.Model):
         if memory is None and not self.why_not("no_memory"):
             return
         check_memory(name, memory, self.memory_class)
-        shared.hint_of_shared_memory(memory)
+        hints.warn_of_shared_memory(memory)
 
     def _mark_known(self, classes: Sequence[int]) -> None:
         try:

@@ -22,7 +22,6 @@ from nccl_tf.received import (
     form_of,
 )
 from nccl_tf.streams.batches import ByIndex
-from nccl_tf.streams.epochs import EpochBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
 
@@ -32,16 +31,16 @@ FIRST = 100
 """Examples that are looked at before a training."""
 
 
-class Known(NamedTuple):
+class HostFacts(NamedTuple):
     """What the host knows of the examples of a `fit`, so that no step computes it again.
 
     Attributes:
-        checked: Whether labels, weights and tasks were checked: none is wrong, also of padding.
-        weighed: Whether weights other than 0 and 1 may come.
+        labels_checked: Whether labels, weights and tasks are right, those of padding too.
+        has_weights: Whether weights other than 0 and 1 may come.
     """
 
-    checked: bool = False
-    weighed: bool = True
+    labels_checked: bool = False
+    has_weights: bool = True
 
 
 class FitData:
@@ -61,7 +60,8 @@ class FitData:
         batch_size: Examples in a batch of arrays, as Keras takes it.
         task_id: The number of the task of a stream that came; None of other data.
         by_index: What the batches of a task are gathered from; None of other data.
-        epochs: The orders of the epochs of a task to train on; None of other data.
+        begin_epoch: Chooses the order of the next epoch of a task, by its number; None of other
+            data.
         validation: The validation examples of that task; None where it has none.
 
     Raises:
@@ -80,7 +80,6 @@ class FitData:
     """
 
     task_id: int | None = None
-    epochs: EpochBatches | None = None
     validation: Any = None
 
     def __init__(
@@ -99,6 +98,7 @@ class FitData:
         self.y, self.weights = as_columns(y, "labels"), as_columns(weights, "sample_weight")
         self.batch_size = batch_size
         self.by_index: ByIndex | None = getattr(x, "by_index", None)
+        self.begin_epoch = None if self.by_index is None else self.by_index.begin_epoch
 
     # ---- the doors of verbs --------------------------------------------------------------------
 
@@ -129,9 +129,8 @@ class FitData:
         if not _is_task(x):
             return cls(x, y, weights, batch_size=batch_size)
         _refuse_beside_task(y=y, sample_weight=weights, **beside)
-        orders = x.epochs(batch_size or BATCH_SIZE, seed, epochs)
-        data = cls(orders.batches)
-        data.epochs, data.task_id, data.validation = orders, x.task_id, x.validation
+        data = cls(x.epochs(batch_size or BATCH_SIZE, seed, epochs))
+        data.task_id, data.validation = x.task_id, x.validation
         return data._named_by(x)
 
     @classmethod
@@ -176,18 +175,16 @@ class FitData:
         return self
 
     @classmethod
-    def of_validation(cls, given: Any, batch_size: int | None) -> "FitData | None":
+    def of_validation(cls, given: Any, batch_size: int | None) -> "FitData":
         """The validation data of `fit`: of any form, or a tuple of arrays.
 
         Args:
-            given: As `fit` received them; None for none.
+            given: As `fit` received them.
             batch_size: Examples in a batch of arrays, or of a task.
 
         Raises:
             UserError: A tuple has other parts, or as for `of_test`.
         """
-        if given is None:
-            return None
         if not isinstance(given, (tuple, list)):
             return cls.of_test(given, batch_size=batch_size)
         if not 1 <= len(given) <= 3:
@@ -274,13 +271,13 @@ class FitData:
         shape = tf.TensorShape(shape)
         return tf.TensorSpec(shape, tf.as_dtype(labels.dtype)) if shape.rank else None
 
-    def known(self) -> Known:
+    def known(self) -> HostFacts:
         """What is known once all `labels`, tasks and weights that the host has were checked."""
         # Examples of weight 0 may have any label, and lists are left to Keras.
         if not isinstance(self.labels, (np.ndarray, tf.Tensor)):
-            return Known()
+            return HostFacts()
         checked = self.weights is None or bool(np.all(np.asarray(self.weights) > 0))
-        return Known(checked, weighed=not checked or self.weights is not None)
+        return HostFacts(checked, has_weights=not checked or self.weights is not None)
 
     def count(self, validation_split: float = 0.0) -> int | None:
         """How many batches Keras makes of them in a pass; None where it is not known.

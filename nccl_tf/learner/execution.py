@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from nccl_tf import xla
 from nccl_tf.errors import UserError
-from nccl_tf.learner.data import Known
+from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.turns import Turns
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.streams.batches import ByIndex, Columns
@@ -83,7 +83,7 @@ class Execution:
         self.turns = Turns()
         self.traces = 0
         self.columns: Columns | None = None
-        self.known = Known()
+        self.known = HostFacts()
         self._steps, self._thread = 1, threading.local()
         self._noted: list[Any] = []
         weakref.finalize(self, _dismantle, self._noted).atexit = False
@@ -250,10 +250,10 @@ class Execution:
 
     def forget(self) -> None:
         """Forget every graph of steps, because a step or the variables have changed."""
-        self._plain: dict[tuple[Known, int], Callable[[Any], Any]] = {}
+        self._plain: dict[tuple[HostFacts, int], Callable[[Any], Any]] = {}
         self._results: Any = None
         self._take = graph(_stacked, reduce_retracing=True)
-        self._programs: dict[tuple[str, Known], _Program] = {}
+        self._programs: dict[tuple[str, HostFacts], _Program] = {}
         self._compiled: set[tuple[_Program, int, int]] = set()
 
     # ---- the train function ----------------------------------------------------------------------

@@ -1,7 +1,9 @@
-"""Log lines on data that are likely not what was meant."""
+"""Warnings of what is likely not meant: of data, and of what two learners share."""
 
+import logging
+import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.streams.arrays import LEAST_SHARE
 
+LOGGER = logging.getLogger("nccl_tf")
 MOST = 5
 """The root mean square of inputs that a network's first layer should not pass on: little is learned
 from more at usual rates, where that of standardised columns is 1, whatever their largest value."""
@@ -24,7 +27,7 @@ _RESCALE = (
 )  # fmt: skip
 
 
-def hint_of_tasks(task_id: int) -> str:
+def task_warning(task_id: int) -> str:
     """That each `fit` that names no task learns a new one.
 
     Args:
@@ -36,7 +39,7 @@ def hint_of_tasks(task_id: int) -> str:
     )
 
 
-def hint_of_scale(network: keras.Model, few: Any) -> str | None:
+def scale_warning(network: keras.Model, few: Any) -> str | None:
     """That inputs are far smaller or larger than those that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
@@ -68,7 +71,7 @@ def hint_of_scale(network: keras.Model, few: Any) -> str | None:
     )
 
 
-def hint_of_columns(network: keras.Model, few: Any) -> str | None:
+def column_warning(network: keras.Model, few: Any) -> str | None:
     """That a table has columns so large that the others are hardly learned from.
 
     Only of tables of floats whose first layer is dense, in networks without a layer that rescales.
@@ -111,7 +114,7 @@ HEADS = (
 """Of a stream with heads and a learner without."""
 
 
-def hint_of_positive(
+def positive_warning(
     names: Sequence[str], positive: str | None, metrics: Sequence[str]
 ) -> str | None:
     """Which class metrics of two classes judge, where nobody chose it by its name.
@@ -134,7 +137,7 @@ def hint_of_positive(
     )
 
 
-def hint_of_earlier_steps(steps: int) -> str:
+def earlier_steps_warning(steps: int) -> str:
     """That a stream is learned by a learner that has learned some steps already."""
     return (
         f"the model has learned {steps} steps before, and continues from its weights and "
@@ -150,3 +153,44 @@ def _first_scale(network: keras.Model) -> float | None:
     if not isinstance(first, keras.layers.Rescaling) or np.ndim(first.scale) or first.offset:
         return None
     return abs(float(first.scale))
+
+
+# ---- networks and memories that two learners have ------------------------------------------------
+
+
+class _Holder(NamedTuple):
+    owner: "weakref.ref[keras.Model]"
+    name: str
+
+
+_HOLDERS: "weakref.WeakKeyDictionary[keras.layers.Layer, _Holder]" = weakref.WeakKeyDictionary()
+"""Of each layer with weights that are trained, the learner that was compiled last."""
+
+
+def _trained_layers(network: keras.Model) -> list[keras.layers.Layer]:
+    return [layer for layer in network._flatten_layers() if layer.trainable_variables]
+
+
+def hold(owner: keras.Model, network: keras.Model) -> None:
+    """Note that a learner, which is compiled now, trains the layers of its network."""
+    holder = _Holder(weakref.ref(owner), type(owner).__name__)
+    for layer in _trained_layers(network):
+        _HOLDERS[layer] = holder
+
+
+def other_owner(owner: keras.Model, network: keras.Model) -> str:
+    """The class of another learner that trains layers of a learner's network; "" for none."""
+    holders = map(_HOLDERS.get, _trained_layers(network))
+    others = (each.name for each in holders if each is not None and each.owner() is not owner)
+    return next(others, "")
+
+
+def warn_of_shared_memory(memory: Any) -> None:
+    """Warn that a new learner has a memory that another one has written."""
+    draws = getattr(memory, "draws", None)  # a custom memory may have none
+    if memory.is_allocated and draws is not None and bool(np.any(draws.numpy())):
+        LOGGER.warning(
+            "the new learner has a %s that another one has used, whose examples it replays: build "
+            "it a memory of its own for a run from the start",
+            type(memory).__name__,
+        )

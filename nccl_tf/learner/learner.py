@@ -17,6 +17,7 @@ from nccl_tf.arguments.captured import restored
 from nccl_tf.arguments.choices import STORES
 from nccl_tf.batch import Batch, as_task_ids, class_numbers, split_inputs, take_rows
 from nccl_tf.errors import UserError, checked_name
+from nccl_tf.gradients import loss_scale
 from nccl_tf.learner import (
     adapters,
     checks,
@@ -24,28 +25,20 @@ from nccl_tf.learner import (
     hints,
     measures,
     serving,
-    shared,
     task_pass,
-)
-from nccl_tf.learner.callbacks import (
-    EpochOrder,
-    FirstPass,
-    callback_list,
-    first_pass,
-    listed,
-    whole_epoch,
 )
 from nccl_tf.learner.class_weighing import ClassWeighing
 from nccl_tf.learner.core import Core
-from nccl_tf.learner.data import FitData, Known, agreed_names
+from nccl_tf.learner.data import FitData, HostFacts, agreed_names
 from nccl_tf.learner.execution import Execution, Steps, graph, most_steps
+from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT, HeadMasks
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.marks import Marks
 from nccl_tf.learner.measures import NanCount
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.options import Options
-from nccl_tf.learner.prepared import prepared_data, prepares
+from nccl_tf.learner.preprocessor import prepared_data, prepares
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.storage import Storage
 from nccl_tf.learner.turns import alone, one_at_a_time
@@ -242,7 +235,7 @@ class Learner(Core):
         })  # fmt: skip
         self.make_graphs()
         self._hint_of_shared_network()
-        shared.hold(self, self.network)
+        hints.hold(self, self.network)
 
     def _check_trainable(self) -> None:
         """Check that the same variables are trained as when the learner was made and compiled."""
@@ -275,23 +268,24 @@ class Learner(Core):
             )
 
     def _check_goes_on(self) -> None:
-        """Check that labels were right, and that not too many steps in a row were skipped.
+        """Check that labels were right, not too many steps in a row skipped, and the rate is.
 
         Raises:
-            UserError: A label was no class of its task.
+            UserError: A label was no class of its task, or as for `check_rate`.
             LearningFailedError: As for `Progress.check_not_failed`.
         """
-        self._refuse_wrong_labels()
+        self._refuse_wrong_labels(self._wrong_label)
         self.progress.check_not_failed(self.network, self.optimizer)
+        self.check_rate()
 
-    def _refuse_wrong_labels(self) -> None:
+    def _refuse_wrong_labels(self, noted: checks.WrongLabel) -> None:
         """Raise the error of a wrong label, weight or task id that a graph has noted.
 
         Raises:
             UserError: There was one.
         """
         heads = None if self.heads is None else self.heads.table
-        self._wrong_label.refuse(self.num_classes, heads, self._class_table())
+        noted.refuse(self.num_classes, heads, self._class_table())
 
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
@@ -393,79 +387,79 @@ class Learner(Core):
                 of a fit that begins a task; the task stays open, with the state after the last
                 finite step. Or a weight is not finite after the fit.
         """
+        # The door: what came, in the form in which Keras takes it.
         self._check_may_be("trained")
         self.devices.check_scope()
         self._check_trainable()
         self._hint_of_adapters()
-        data = FitData.of_fit(
-            x, y, sample_weight, batch_size=batch_size, epochs=epochs, seed=self.seed,
-            steps_per_epoch=steps_per_epoch, validation_split=validation_split or None,
+        bar = progress_bar(verbose, logs)
+        fit = Fit.received(
+            x, y, sample_weight, self.network, batch_size=batch_size, seed=self.seed, epochs=epochs,
+            initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, resumes=resumes,
+            validation_split=validation_split, validation_data=validation_data,
+            validation_batch_size=kwargs.pop("validation_batch_size", None),
+            validation_steps=kwargs.get("validation_steps"),
         )  # fmt: skip
-        data = prepared_data(self.network, data)
-        if data.epochs is not None:
-            callbacks = [EpochOrder(data.epochs), *listed(callbacks)]
-        given = data.validation if validation_data is None else validation_data
-        validation = FitData.of_validation(given, kwargs.pop("validation_batch_size", None))
-        if validation is not None and kwargs.get("validation_steps") is None:
-            validation.check_ends()
-        validation = validation and prepared_data(self.network, validation)
+        data = fit.data
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
             task_id = self.progress.next_task
             if task_id and not self.progress.task_is_open.numpy() and not data.names_tasks:
-                self.warn_once("tasks", hints.hint_of_tasks(task_id))
+                self.warn_once("tasks", hints.task_warning(task_id))
             self.progress.warn_of_open_task()
-        self._know_classes(data, validation)
+
+        # What is wrong with it, before anything changes.
+        self._know_classes(data, fit.validation)
         checks.check_task_id(task_id)
         task_pass.check_can_be_passed(data, self.options)
         known = self._known_of(data, task_id)
         self._try_metrics(data)
         factors = self.class_weighing.factors(class_weight, self._class_names)
+
+        # The task opens, and memories that wait for shapes get them.
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
         first = data.first(self.storage.waits)
         few = data.few(first)
         if few is not None:
-            self.warn_once("scale", hints.hint_of_scale(self.network, few))
-            self.warn_once("columns", hints.hint_of_columns(self.network, few))
+            self.warn_once("scale", hints.scale_warning(self.network, few))
+            self.warn_once("columns", hints.column_warning(self.network, few))
         if first is not None:
             self.storage.build(self.as_batch(first))
         self.class_weighing.set(factors)
         if begins:
             self._pass_task(task_pass.BEGIN, data, validation_split)
-        batches = data.count(validation_split)
-        stored = first_pass(initial_epoch, batches, steps_per_epoch)
-        if resumes:
-            stored = range(0)
-        if self.storage.stores == STORES[0]:
-            callbacks = [*listed(callbacks), FirstPass(stored)]
-        callbacks = callback_list(callbacks, verbose, begins, self._check_goes_on, logs)
-        batches = batches if steps_per_epoch is None else steps_per_epoch
-        self.execution.choose(
-            batches, None if batches is None else batches * (epochs - initial_epoch)
+
+        # How steps run, and how many in a call.
+        stores_once = self.storage.stores == STORES[0]
+        fit.watch(
+            self.progress, self._check_goes_on, self.storage.set_open if stores_once else None
         )
-        whole = whole_epoch(batches, callbacks)
-        self.execution.set_per_call(whole, steps_per_epoch, callbacks)
-        x = self.execution.take(data.by_index, data.x)
+        callbacks = [*listed(callbacks), fit, *bar]
+        batches = fit.choose(self.execution, callbacks)
+
+        # Keras runs it.
         self.progress.left_open = "an earlier fit, which did not end,"
         self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
+        self.execution.known = known
         try:
-            self.execution.known = known
             history = self.devices.fit(
-                x, y=data.y, batch_size=data.batch_size, epochs=epochs, verbose=verbose,
-                callbacks=callbacks, validation_split=validation_split,
-                validation_data=validation and validation.for_keras,
-                validation_batch_size=validation and validation.batch_size,
-                shuffle=shuffle and data.shuffles, sample_weight=data.weights,
-                initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, **kwargs,
+                batches, **fit.arguments, verbose=verbose, callbacks=callbacks,
+                shuffle=shuffle and data.shuffles, **kwargs,
             )  # fmt: skip
-            self.progress.left_open = ""
         finally:
-            self.execution.known = Known()
+            self.execution.known = HostFacts()
             self.progress.reset_skips_in_a_row()
             self.storage.set_open(True)
+
+        # It has ended, and so does the task.
+        checks.check_weights(self.network)
+        # A loss scale begins with steps that overflow.
+        must_learn = begins and loss_scale(self.optimizer) is None
+        self.warn_once("skipped", fit.skipped_warning(must_learn))
+        self.progress.left_open = ""
         if history.epoch and not history.history:
-            raise no_examples(x)
+            raise no_examples(batches)
         # A backup may be of the end of the last epoch.
         if end_task and (history.epoch or self._initial_epoch):
             self._pass_task(task_pass.END, data, validation_split)
@@ -483,7 +477,7 @@ class Learner(Core):
         self._positive = next(filter(None, told), self._positive)
         metrics = self._made_metrics["metrics"] if self.compiled else ()
         judged = [m.name for m in metrics if measures.judges_class_one(m, self.num_classes)]
-        hint = hints.hint_of_positive(self._class_names, self._positive, judged)
+        hint = hints.positive_warning(self._class_names, self._positive, judged)
         self.warn_once("positive", hint)
 
     def _pass_task(self, when: str, data: FitData, validation_split: float) -> None:
@@ -643,7 +637,7 @@ class Learner(Core):
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
-        self._refuse_wrong_labels()
+        self._refuse_wrong_labels(self._wrong_at_test)
         self.warn_once("nan", self.nan_count.warning())
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
@@ -680,7 +674,7 @@ class Learner(Core):
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self.execution.of(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
-        self._refuse_wrong_labels()
+        self._refuse_wrong_labels(self._wrong_at_test)
         return logits
 
     @one_at_a_time
@@ -699,7 +693,7 @@ class Learner(Core):
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
-        self._refuse_wrong_labels()
+        self._refuse_wrong_labels(self._wrong_at_test)
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
@@ -707,7 +701,7 @@ class Learner(Core):
         data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
-        self._refuse_wrong_labels()
+        self._refuse_wrong_labels(self._wrong_at_test)
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
@@ -761,7 +755,7 @@ class Learner(Core):
         self.execution.note_graph()
         heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
-        batch, wrong = self._wrong_label.find(data, batch, loss, self.num_classes, heads)
+        batch, wrong = self._wrong_at_test.find(data, batch, loss, self.num_classes, heads)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
         logits = measures.outputs_at_test(self, inputs)
@@ -782,7 +776,7 @@ class Learner(Core):
             tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
         tasks = as_task_ids(tasks)
         if self.heads is not None:
-            tasks = self._wrong_label.find_tasks(tasks, len(self.heads.table))
+            tasks = self._wrong_at_test.find_tasks(tasks, len(self.heads.table))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -937,7 +931,7 @@ class Learner(Core):
             weights = counted if weights is None else np.where(counted, weights, 0)
         checks.check_labels(labels, tasks, weights, self.num_classes, table)
 
-    def _known_of(self, data: FitData, task_id: int) -> Known:
+    def _known_of(self, data: FitData, task_id: int) -> HostFacts:
         """What steps need not find out again of training examples, once the host has checked them.
 
         Args:
@@ -951,7 +945,7 @@ class Learner(Core):
             UserError: As for `_check_labels`.
         """
         self._check_labels(data, task_id, self._class_table())
-        return data.known() if self.devices.count == 1 else Known()
+        return data.known() if self.devices.count == 1 else HostFacts()
 
     # ---- averaged weights ----------------------------------------------------------------------
 
@@ -1470,7 +1464,7 @@ class Learner(Core):
                 "constructor of a subclass, or to a new learner and call load_weights"
             )
         super().load_own_variables(saved)
-        self.execution.known = Known()
+        self.execution.known = HostFacts()
         self.progress.left_open = "the file that was loaded"
 
     @alone

@@ -141,7 +141,9 @@ class ReplayLearner(Learner):
         """
         if self.class_weighing.weights is None:
             # Of 0 and 1 the mean above 0 is 1 already.
-            return with_mean_one(batch.weights) if self.execution.known.weighed else batch.weights
+            return (
+                with_mean_one(batch.weights) if self.execution.known.has_weights else batch.weights
+            )
         factors = self.class_weighing.weights.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 

@@ -69,8 +69,8 @@ def batches_of(data: FitData, validation_split: float = 0.0) -> Iterable[Any]:
         data: What `fit` received.
         validation_split: The share of arrays, at their end, that is not trained on.
     """
-    if data.epochs is not None:
-        data.epochs.begin(0)
+    if data.begin_epoch is not None:
+        data.begin_epoch(0)
     if data.form == SEQUENCE:
         return (data.x[number] for number in range(data.x.num_batches))
     if data.form != ARRAYS:

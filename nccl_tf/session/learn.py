@@ -13,10 +13,10 @@ import numpy as np
 
 from nccl_tf.arguments.evaluated import ALL, checked_evaluate
 from nccl_tf.errors import UserError, translate_os_error
-from nccl_tf.learner.hints import HEADS, hint_of_positive
+from nccl_tf.learner.hints import HEADS, positive_warning
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.measures import judges_class_one
-from nccl_tf.learner.prepared import prepared_batch
+from nccl_tf.learner.preprocessor import prepared_batch
 from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
 from nccl_tf.records.provenance import package_source
@@ -152,7 +152,7 @@ def learn(
     if score is not None:
         score.check(tasks[0])
         judged = [score.name] if judges_class_one(score.metric, model.num_classes) else []
-        hint = hint_of_positive(tasks[0].class_names, tasks[0].positive, judged)
+        hint = positive_warning(tasks[0].class_names, tasks[0].positive, judged)
         model.warn_once("positive", hint)
     evaluate = checked_evaluate(evaluate, len(tasks))
     if joint and evaluate != ALL:

@@ -6,10 +6,9 @@ from typing import Any
 import keras
 
 from nccl_tf.learner import task_pass
-from nccl_tf.learner.callbacks import EpochOrder
-from nccl_tf.learner.hints import hint_of_earlier_steps
+from nccl_tf.learner.hints import earlier_steps_warning
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.prepared import prepared_batch
+from nccl_tf.learner.preprocessor import prepared_batch
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loggers import counting_on, forget_epochs
 from nccl_tf.session.state import Checkpoints, Place, SessionCallback, SessionState
@@ -87,7 +86,7 @@ class Session:
         restored = self._state.restore(len(self._parts)) if self._state else None
         if restored is None:
             if steps := int(self._model.optimizer.iterations.numpy()):
-                self._model.warn_once("earlier", hint_of_earlier_steps(steps))
+                self._model.warn_once("earlier", earlier_steps_warning(steps))
             self._evaluation.evaluate_initial()
             # It keeps the first weights, which may be drawn anew in another process.
             return self._saved(Place())
@@ -136,10 +135,9 @@ class Session:
             # By a callback, such as EarlyStopping, at the end of that epoch.
             stopped = self._model.stop_training
         if epoch < epochs and not stopped:
-            data = part.epochs(self._batch_size, self._seed, epochs)
-            order = EpochOrder(data)
             place = Place(place.task, epoch)
-            self._fit_epochs(place, data.batches, epochs, [order, *callbacks])
+            data = part.epochs(self._batch_size, self._seed, epochs)
+            self._fit_epochs(place, data, epochs, callbacks)
 
     def _end_task(self, part: Any) -> None:
         """End the task of a part, after the pass over its examples that an option asks for."""

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.learner.measures import check_metric, outputs_at_test
-from nccl_tf.learner.prepared import prepared
+from nccl_tf.learner.preprocessor import prepared
 
 MODES = ("auto", "max", "min")
 """Whether more is better or less, or whether Keras knows."""

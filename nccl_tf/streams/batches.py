@@ -1,6 +1,6 @@
 """Batches of a fixed shape from examples in memory, as a tf.data.Dataset."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -127,14 +127,21 @@ class ByIndex(NamedTuple):
     Attributes:
         rows: A dataset of (indices int64 [B], weights float32 [B]), of known cardinality.
         columns: The examples.
+        begin_epoch: Chooses the order of the next reading, by the number of an epoch from 0; None
+            where there is one order.
     """
 
     rows: "tf.data.Dataset"
     columns: Columns
+    begin_epoch: Callable[[int], Any] | None = None
 
 
 def gather_rows(
-    examples: Examples, task_ids: int | np.ndarray, rows: "tf.data.Dataset", count: int
+    examples: Examples,
+    task_ids: int | np.ndarray,
+    rows: "tf.data.Dataset",
+    count: int,
+    begin_epoch: Callable[[int], Any] | None = None,
 ) -> "tf.data.Dataset":
     """The batches that a dataset of (indices int64 [B], weights float32 [B]) names.
 
@@ -143,6 +150,7 @@ def gather_rows(
         task_ids: The task of all examples, or of each.
         rows: The dataset.
         count: How many there are.
+        begin_epoch: As for `ByIndex`.
 
     Returns:
         A dataset with an attribute `by_index`, a `ByIndex`.
@@ -160,7 +168,7 @@ def gather_rows(
     rows = without_autotuning(rows)
     # Many batches are gathered at once, which costs hardly more than one.
     batches = rows.batch(_AT_ONCE).map(gather).unbatch().apply(known).prefetch(2)
-    batches.by_index = ByIndex(rows.apply(known), columns)
+    batches.by_index = ByIndex(rows.apply(known), columns, begin_epoch)
     return batches
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.batches import count_steps, make_batches
-from nccl_tf.streams.epochs import EpochBatches
+from nccl_tf.streams.epochs import epoch_batches
 from nccl_tf.streams.seeding import BATCH_ORDER, JOINT_ORDER, generator
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Trained:
         orders = (self._order(seed, number) for number in range(passes))
         return make_batches(*self._examples(), orders, batch_size, skip)
 
-    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> EpochBatches:
+    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> "tf.data.Dataset":
         """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
 
         Args:
@@ -75,7 +75,7 @@ class _Trained:
         """
         self.steps(batch_size, epochs)
         orders = (self._order(seed, number) for number in range(epochs))
-        return EpochBatches(*self._examples(), orders, batch_size)
+        return epoch_batches(*self._examples(), orders, batch_size)
 
     def _examples(self) -> tuple[Examples, int | np.ndarray]:
         """The training examples, and the id of their task, or of the task of each."""

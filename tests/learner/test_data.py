@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.data import FitData, Known, agreed_names
+from nccl_tf.learner.data import FitData, HostFacts, agreed_names
 
 COUNT, BATCH = 10, 4
 X = np.arange(COUNT * 3, dtype=np.float32).reshape(COUNT, 3)
@@ -60,7 +60,7 @@ def test_every_form_tells_what_it_can(form):
     data = FORMS[form](X, Y)
     assert data.count() == (None if form == "generator" else 3)
     assert (data.label_spec is None) == (form in ("sequence", "generator"))
-    assert data.known() == (Known(True, False) if form == "arrays" else Known())
+    assert data.known() == (HostFacts(True, False) if form == "arrays" else HostFacts())
     assert not data.names_tasks and data.tasks(7) == 7
     first = data.first(needed=True)
     if form == "generator":
@@ -91,9 +91,11 @@ def test_tasks_that_the_data_name_are_known():
 
 
 def test_weights_say_what_a_step_need_not_find_out():
-    assert FitData(X, Y, np.full(COUNT, 2.0)).known() == Known(checked=True, weighed=True)
-    assert FitData(X, Y, (Y > 0).astype(float)).known() == Known()
-    assert FitData(X, Y.tolist()).known() == Known()
+    assert FitData(X, Y, np.full(COUNT, 2.0)).known() == HostFacts(
+        labels_checked=True, has_weights=True
+    )
+    assert FitData(X, Y, (Y > 0).astype(float)).known() == HostFacts()
+    assert FitData(X, Y.tolist()).known() == HostFacts()
 
 
 def test_arrays_that_are_held_out_are_no_batches_of_a_fit():
@@ -110,11 +112,11 @@ def test_a_first_batch_has_the_weights_of_arrays_and_a_dataset_is_read_where_nee
 def test_a_task_is_its_batches_or_its_examples():
     task = STREAM[0]
     data = FitData.of_fit(task, None, None, batch_size=None, epochs=2, seed=0)
-    assert data.task_id == 0 and data.count() == 1 and data.known() == Known(True, False)
+    assert data.task_id == 0 and data.count() == 1 and data.known() == HostFacts(True, False)
     np.testing.assert_array_equal(data.labels, task.train.labels)
     orders = []
     for epoch in range(2):
-        data.epochs.begin(epoch)
+        data.begin_epoch(epoch)
         orders.append(next(iter(data.x))[0]["inputs"].numpy())
     assert not np.array_equal(*orders)
     np.testing.assert_array_equal(np.sort(orders[0], axis=0), np.sort(orders[1], axis=0))
@@ -137,7 +139,6 @@ def test_what_a_task_leaves_no_room_for_is_refused():
 
 
 def test_validation_comes_in_every_form():
-    assert FitData.of_validation(None, None) is None
     assert len(FitData.of_validation((X, Y), None).for_keras) == 2
     assert len(FitData.of_validation([X, Y, np.ones(COUNT)], None).for_keras) == 3
     data = dataset(X, Y)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.data import Known
+from nccl_tf.learner.data import HostFacts
 from nccl_tf.streams.arrays import Examples
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_network
 
@@ -193,7 +193,7 @@ def test_a_fit_goes_on_after_what_a_callback_does_to_its_learner(change):
     note = After(lambda model: before.append(int(model.optimizer.iterations)))
     model.fit(**arrays(X, Y), callbacks=[After(change), note], verbose=0)
     assert int(model.optimizer.iterations) == before[0] + COUNT // BATCH - 1
-    assert model.execution.known == Known()
+    assert model.execution.known == HostFacts()
 
 
 @pytest.mark.seconds(16)  # XLA compiles the step twice
@@ -218,4 +218,4 @@ def test_nothing_is_known_of_the_state_that_a_callback_loads(tmp_path):
         seen.append(model.execution.known)
 
     model.fit(**arrays(X, Y), callbacks=[After(load)], verbose=0)
-    assert seen == [Known(checked=True, weighed=False), Known()]
+    assert seen == [HostFacts(labels_checked=True, has_weights=False), HostFacts()]

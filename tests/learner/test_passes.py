@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
-from nccl_tf.learner.callbacks import first_pass
+from nccl_tf.learner.fit import first_pass
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import make
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network

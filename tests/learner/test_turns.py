@@ -5,6 +5,7 @@ import threading
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
@@ -42,7 +43,7 @@ class Other(threading.Thread):
 
 
 class Held(keras.callbacks.Callback):
-    """Holds a prediction in its first batch."""
+    """Holds a prediction in its first batch, or at the end of it."""
 
     def __init__(self):
         super().__init__()
@@ -51,6 +52,14 @@ class Held(keras.callbacks.Callback):
     def on_predict_batch_begin(self, batch, logs=None):
         self.inside.set()
         assert self.release.wait(PATIENCE)
+
+
+class HeldAtItsEnd(Held):
+    def on_predict_batch_begin(self, batch, logs=None):
+        pass
+
+    def on_predict_batch_end(self, batch, logs=None):
+        super().on_predict_batch_begin(batch)
 
 
 class Does(keras.callbacks.Callback):
@@ -157,6 +166,21 @@ def test_a_prediction_of_another_thread_takes_no_step_from_a_fit():
     assert int(model.optimizer.iterations) == 15 and model.steps_per_execution == 5
     for mine, other in zip(alone.variables, model.variables, strict=True):
         np.testing.assert_array_equal(mine, other)
+
+
+def test_a_wrong_task_of_a_prediction_is_no_matter_of_a_fit():
+    model, held, threads = learner(heads=[[0, 1], [0, 1]]), HeldAtItsEnd(), []
+    inputs = {"inputs": X, "task": np.full(60, 7)}
+    data = tf.data.Dataset.from_tensor_slices(inputs).batch(30)
+
+    def predict():
+        threads.append(Other(lambda: model.predict(data, callbacks=[held])))
+        assert held.inside.wait(PATIENCE)
+
+    model.fit(X, Y, verbose=0, callbacks=[Does(epoch=predict)], end_task=False)
+    held.release.set()
+    with pytest.raises(UserError, match="task 7"):
+        threads[0].ended()
 
 
 class Nothing(nccl_tf.Option):

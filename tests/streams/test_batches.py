@@ -37,7 +37,7 @@ def read(dataset):
 
 def test_no_pipeline_is_tuned(task):
     """The thread that tunes can hang a pipeline that is given up."""
-    own = [task.train_batches(), task.test_batches(), task.epochs().batches]
+    own = [task.train_batches(), task.test_batches(), task.epochs()]
     for dataset in own:
         assert dataset.options().autotune.enabled is False
 

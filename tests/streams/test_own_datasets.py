@@ -90,7 +90,7 @@ def test_tasks_are_joined_by_the_names_of_their_inputs():
     first, second = table([0, 1], ["height", "weight"]), table([2, 3], ["weight", "height"])
     stream = stream_from_datasets([(first, first), (second, second)])
     joint = JointTask(stream.tasks)
-    for batches in (joint.train_batches(4), joint.epochs(4).batches):
+    for batches in (joint.train_batches(4), joint.epochs(4)):
         for features, labels, _ in batches.as_numpy_iterator():
             assert_named_right(features["inputs"], labels)
     for task in stream.blurred(0.5):

@@ -1,50 +1,19 @@
-"""Steps in one call of the graph, and the data of `fit`."""
+"""One call of `fit`: its data, its epochs, and what it looks at."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nccl_tf import NCCL, ExperienceReplay, Finetune, RingMemory, Task
-from nccl_tf.learner.execution import DENSE_STEPS, steps_in_a_call
+from nccl_tf.errors import LearningFailedError, UserError
+from nccl_tf.learner.data import FitData
+from nccl_tf.learner.execution import Execution
+from nccl_tf.learner.fit import CHECK_EVERY, Fit, listed, progress_bar
 from nccl_tf.streams.arrays import Examples
+from tests.learner.test_execution import Frequent
+from tests.learner.test_progress import progress
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
-
-
-class Frequent(keras.callbacks.Callback):
-    """One of the library's, by its module, which acts every so many batches."""
-
-    __module__ = "nccl_tf.callbacks"
-
-    def __init__(self, frequency):
-        super().__init__()
-        self.save_freq = frequency
-
-
-@given(st.integers(1, DENSE_STEPS), st.integers(1, 10**4), st.integers(1, 99))
-def test_calls_end_at_epochs_and_callbacks(most, batches, frequency):
-    steps = steps_in_a_call(most, 1, batches, batches, [Frequent(frequency)], False)
-    assert 1 <= steps <= most and batches % steps == 0 and frequency % steps == 0
-    steps = steps_in_a_call(most, 1, batches, None, [], False)
-    divisors = [n for n in range(10, most + 1) if batches % n == 0]
-    assert steps == (batches if batches <= most else max(divisors, default=most))
-
-
-def test_one_step_where_nothing_tells_how_many():
-    own = Calls()
-    assert steps_in_a_call(200, 1, None, None, [], False) == 1
-    assert steps_in_a_call(200, 1, 600, None, [own], False) == 1
-    assert steps_in_a_call(8, 1, 600, None, [own], True) == 8
-
-
-def test_a_huge_number_is_met_at_once():
-    """Without a look at every number below it."""
-    for most in (10**12, 10**12 + 1):
-        assert steps_in_a_call(most, 1, 600, None, [], True) == most
-        assert steps_in_a_call(most, 1, None, 10**12, [], True) == 10**12
-        assert steps_in_a_call(most, 1, 600, 48, [Frequent(36)], True) == 12
 
 
 def test_fit_takes_no_step_more_than_it_was_told():
@@ -171,3 +140,103 @@ def test_batches_can_begin_later():
     whole = [x["inputs"].numpy() for x, _, _ in task.train_batches(4)]
     rest = [x["inputs"].numpy() for x, _, _ in task.train_batches(4, skip=3)]
     np.testing.assert_array_equal(rest, whole[3:])
+
+
+# ---- without a learner ---------------------------------------------------------------------------
+
+X, Y = np.zeros((10, 3), np.float32), np.arange(10) % 2
+
+
+@pytest.mark.parametrize(
+    ("given", "batches", "first_pass"),
+    [
+        ({"epochs": 3}, 10, [0]),
+        ({"epochs": 3, "initial_epoch": 1}, 10, [1]),
+        ({"epochs": 3, "initial_epoch": 1, "resumes": True}, 10, []),
+        ({"epochs": 3, "steps_per_epoch": 5}, 5, [0, 1]),
+        ({"epochs": 3, "validation_split": 0.5}, 5, [0]),
+    ],
+)
+def test_the_epochs_of_a_fit(given, batches, first_pass):
+    fit = Fit(FitData(X, Y, batch_size=1), **given)
+    assert fit.batches == batches and list(fit.first_pass) == first_pass
+    execution = Execution()
+    execution.begin(None, 200)
+    assert fit.choose(execution, [fit]) is fit.data.x
+    assert execution.steps == batches and execution.columns is None
+
+
+def test_the_rest_of_an_epoch_has_the_calls_of_the_whole():
+    execution, rest = Execution(), Frequent(4)
+    execution.begin(None, 10)
+    rest.whole_epoch = 12
+    Fit(FitData(X, Y, batch_size=2)).choose(execution, [rest])
+    assert execution.steps == 4
+
+
+def received(x, y=None, weights=None, **given):
+    network = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    defaults = {"batch_size": None, "seed": 0, "epochs": 2, "validation_split": 0.0,
+                "steps_per_epoch": None, "validation_data": None}  # fmt: skip
+    return Fit.received(x, y, weights, network, **{**defaults, **given})
+
+
+def test_what_a_fit_hands_to_keras():
+    fit = received(X, Y, Y + 1.0, batch_size=5, validation_data=(X, Y), validation_batch_size=7)
+    found = fit.arguments
+    assert found["y"] is Y and found["epochs"] == 2 and found["initial_epoch"] == 0
+    assert found["sample_weight"].tolist() == (Y + 1.0).tolist() and found["batch_size"] == 5
+    assert found["validation_data"][0] is X and found["validation_batch_size"] == 7
+    with pytest.raises(UserError, match="without an end"):
+        received(X, Y, validation_data=tf.data.Dataset.from_tensors((X, Y)).repeat())
+    endless = tf.data.Dataset.from_tensors((X, Y)).repeat()
+    assert received(X, Y, validation_data=endless, validation_steps=2).validation.x is endless
+
+
+def test_a_fit_looks_at_its_learner_and_begins_the_orders_of_epochs():
+    task, counters, stores, calls = a_task(), progress(), [], []
+    fit = received(task, batch_size=3, epochs=3)
+    counters.begin_task(0)
+    fit.watch(counters, lambda: calls.append(fit.steps_done), stores.append)
+    fit.on_train_begin()
+    seen = []
+    for epoch in range(3):
+        fit.on_epoch_begin(epoch)
+        seen.append([float(label) for _, label, _ in fit.data.x.unbatch()])
+        fit.on_train_batch_end(CHECK_EVERY - 2)
+        fit.on_train_batch_end(CHECK_EVERY)
+        fit.on_epoch_end(epoch)
+    assert stores == [True, False, False] and fit.steps_done == 3 * (CHECK_EVERY + 1)
+    assert calls[:3] == [0, CHECK_EVERY + 1, CHECK_EVERY + 1] and len(calls) == 9
+    assert not any(np.array_equal(seen[0], other) for other in seen[1:])
+    counters.task.assign(3)
+    with pytest.raises(UserError, match="loaded the state of task 3"):
+        fit.on_epoch_begin(3)
+
+
+@pytest.mark.parametrize("skipped", [0, 1, 2])
+def test_a_fit_that_learned_nothing_has_failed(skipped):
+    counters, fit = progress(), Fit(FitData(X, Y))
+    fit.watch(counters, lambda: None, None)
+    counters.begin_task(0)
+    counters.skipped.assign(5)  # of before
+    fit.on_train_begin()
+    fit.on_train_batch_end(1)
+    counters.skipped.assign(5 + skipped)
+    told = fit.skipped_warning(begins_task=False)
+    assert (told or "0")[0] == str(skipped)
+    if skipped == 2:
+        with pytest.raises(LearningFailedError, match="2 of 2"):
+            fit.skipped_warning(begins_task=True)
+    else:
+        assert fit.skipped_warning(begins_task=True) == told
+
+
+def test_callbacks_come_in_every_form_and_a_bar_where_it_is_asked_for():
+    one = keras.callbacks.Callback()
+    for given in (one, [one], (one,), keras.callbacks.CallbackList([one])):
+        assert listed(given) == [one]
+    assert listed(None) == [] and progress_bar(0, "metrics") == [] == progress_bar(1, "all")
+    assert len(progress_bar("auto", "metrics")) == 1
+    with pytest.raises(UserError, match="logs"):
+        progress_bar(0, "some")
