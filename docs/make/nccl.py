@@ -190,12 +190,25 @@ def _agreement(numbers: Sequence[_Number]) -> str:
         counted = sum(number.last.verdict == AGREES for number in found)
         note = f" ({counted} with the last task counted)" if metric == "forgetting" else ""
         if metric == "accuracy":
+            runs = _of_a_run(found)
+            same = sum(2 * sum(run) > len(run) for run in runs)
+            distinct = f"by distinct runs {same} of {len(runs)}, " if len(runs) < len(found) else ""
             others = [number for number in found if number.comparison.verdict != AGREES]
             where = f"; not in {_tables(others)}" if agreeing and others else ""
-            note = f" ({_range(found)}{where})"
+            note = f" ({distinct}{_range(found)}{where})"
         what = "ratio to ER-Ring" if metric == TIME_RATIO else metric
         parts.append(f"{what} {'' if parts else 'agrees '}in {agreeing} of {len(found)}{note}")
     return ", ".join(parts)
+
+
+def _of_a_run(numbers: Sequence[_Number]) -> list[list[bool]]:
+    """Whether the numbers of each run agree: settings may differ in what changes no bit of one."""
+    runs: dict[Any, list[bool]] = {}
+    for place, number in enumerate(numbers):
+        states = number.comparison.states
+        key = states if all(states) else place
+        runs.setdefault(key, []).append(number.comparison.verdict == AGREES)
+    return list(runs.values())
 
 
 def _range(numbers: Sequence[_Number]) -> str:

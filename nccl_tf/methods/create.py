@@ -1,5 +1,6 @@
 """A method's row, its kind of memory and a stream's heads, put together to a learner."""
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from nccl_tf.methods.row import Method
 
 if TYPE_CHECKING:
     from nccl_tf.streams.stream import Stream
+
+_LOGGER = logging.getLogger("nccl_tf")
 
 _ELSEWHERE = {
     "optimizer": "the optimizer takes it, in compile",
@@ -29,6 +32,12 @@ def create(
     It has a memory of the kind that the method keeps, the classes and heads of the stream, and the
     numbers of the method's row. The memory takes the form of its examples from the first `fit`,
     because the loss of `compile` decides what a target is: a class, a number, or one at each place.
+
+    What the command sets beside the learner is yours to set, by the method's row: the rate of its
+    optimizer (`METHODS[name].learning_rates`), with the momentum of "stable_sgd" and the like and
+    the weight decay of "gdumb"; the size of batches (`batch_sizes`) and the passes (`epochs`) of
+    `learn`; dropout in the network of "stable_sgd" and the like, and outputs beyond the classes in
+    that of "supsup".
 
     Args:
         name: A name in `nccl_tf.METHODS`, such as "derpp".
@@ -67,6 +76,7 @@ def create(
                 f"received {given}={numbers[given]!r} for {name}, whose learner does not take it: "
                 f"{_ELSEWHERE[rows[given].part]}"
             )
+    _tell_of_outputs(method, network, stream)
     arguments = {
         row.name: row.default_of(stream.family) for row in rows.values() if row.part == "learner"
     }
@@ -88,6 +98,18 @@ def create(
     if memory is not None and method.memory_batch:
         arguments.setdefault("memory_batch_size", method.memory_batch)
     return make_learner(method, network, memory, stream, seed, len(stream), arguments)
+
+
+def _tell_of_outputs(method: Method, network: Any, stream: "Stream") -> None:
+    """Warn where the command gives a network outputs beyond the classes, and this one has none."""
+    wants = any(row.part == "outputs" for row in method.hyperparameters)
+    if wants and stream.head == "single" and network.output_shape[-1] <= stream.num_classes:
+        _LOGGER.warning(
+            "%s finds the task of an example by outputs beyond those of the classes too, and the "
+            "network has none: make it with 100 outputs more, as the command does, num_classes=%d; "
+            "the command also takes SGD at the rate %g",
+            method.name, stream.num_classes + 100, method.learning_rates.of_family(stream.family),
+        )  # fmt: skip
 
 
 def make_learner(

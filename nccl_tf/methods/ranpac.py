@@ -30,10 +30,10 @@ class RanPAC(FeatureLearner):
 
     $w_k = (G + \lambda I)^{-1} c_k$,
 
-    and the scores, which take the place of logits, are $h^T w_k$. Nothing is forgotten: the weights
-    are those that all examples would give at once. Until the first task ends the scores are 0, and
-    within a later one they are those of the end of the task before; `solve()` takes the examples
-    so far. Further passes of a `fit` count nothing.
+    and the scores, which take the place of logits, are $h^T w_k$. The weights do
+    not depend on the order of tasks: they are those that all examples would give at once. Until the
+    first task ends the scores are 0, and within a later one they are those of the end of the task
+    before; `solve()` takes the examples so far. Further passes of a `fit` count nothing.
 
     The ridge $\lambda$ is the one of $10^{-8}, 10^{-7}, \ldots, 10^8$ whose weights on four fifths
     of the examples have the least squared error on the others, as in the authors' code. That

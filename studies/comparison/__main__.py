@@ -4,7 +4,6 @@ python -m studies.comparison [--check] [--figures] [--run_missing --workers=2 ..
 """
 
 import argparse
-import json
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from nccl_tf.reports.costs import BYTES, EXAMPLES, cost_cells
 from nccl_tf.reports.figures.style import PAPER_WIDTH, new_figure, numbered_style, paper_style, save
 from nccl_tf.reports.table import markdown_table, mean_std, or_dash
 from studies.comparison import which_method
-from studies.comparison.step_costs import FILE
+from studies.comparison.step_costs import read_costs
 from studies.study import ROOT, Record, Result, Study, main
 
 STUDY = Study(ROOT / "studies" / "comparison", (ROOT / "results",))
@@ -30,7 +29,9 @@ _ABOUT = (
     "this page from the records. Figures are means ± standard deviations over the seeds. Bytes "
     "stored and examples passed are explained with [a run's files](outputs.md#costs). The time of "
     "a step is processor time over fine-tuning's, measured side by side with a small dense network "
-    "(`python -m studies.comparison.step_costs`)."
+    "at commit {commit} (`python -m studies.comparison.step_costs`), and stands beside accuracies "
+    "of dense networks alone. The bytes stored have the copy of averaged weights, 4 bytes a "
+    "weight, the same in every row that has one: where a memory is small, that is most of them."
 )
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
@@ -49,10 +50,14 @@ def page(study: Study, records: Sequence[Record]) -> str:
         _memory_table(results, records),
         "Joint training learns all tasks at once, in one pass: an upper bound.",
     ]
-    times = json.loads(FILE.read_text())
+    times, commit = read_costs()
     for title, rows in results.items():
         parts += _section(title, rows, times)
-    parts += ["## Protocol", study.plan["text"], textwrap.fill(_ABOUT, 100)]
+    parts += [
+        "## Protocol",
+        study.plan["text"],
+        textwrap.fill(_ABOUT.format(commit=commit[:8]), 100),
+    ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
@@ -66,8 +71,10 @@ def _section(title: str, results: Sequence[Result], times: Mapping[str, float]) 
     yield f"## {title}"
     yield " ".join(f"`--{name}={value}`" for name, value in setting["flags"].items())
     yield f"![{_describe(results)}](images/{picture_name(setting)})"
-    rows = [_row(result, times) for result in results]
     numbers = (*_NUMBERS, BYTES, EXAMPLES, "time of a step")
+    rows = [_row(result, times) for result in results]
+    if any(result.cell.settings().network != "mlp" for result in results):
+        numbers, rows = numbers[:-1], [row[:-1] for row in rows]  # It is a dense network's time.
     yield markdown_table(("system", "tuned", *numbers), rows, numbers)
     for result in results:
         cell = result.cell

@@ -2,6 +2,9 @@
 
 python -m studies.comparison.step_costs
 
+Run it on a machine at rest. The file notes the commit; `.ci/release` measures again where what a
+step runs has changed since.
+
 It is the least processor time of some rounds, for beside other work, on the second task of split
 digits with one head: a dense network of two layers of 256 units, batches of 10 from the stream and
 from a memory of 5 examples a class. Methods that learn at the end of a task are left out.
@@ -17,6 +20,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.options import Options
+from nccl_tf.records.provenance import package_source
 
 FILE = Path(__file__).parent / "step_costs.json"
 LEFT_OUT = ("cn_dpm", "gdumb")
@@ -39,8 +43,19 @@ def seconds_of(method: str) -> float:
     return min(times[1:]) / stream[1].steps(10, PASSES)
 
 
+def read_costs() -> tuple[dict[str, float], str]:
+    """The multiples by the methods' names, and the commit that they were measured at."""
+    found = json.loads(FILE.read_text())
+    return found["times"], found["commit"]
+
+
 def main() -> None:
     """Measure and write."""
+    source = package_source()
+    if source["commit"] is None or source["package_modified"]:
+        raise SystemExit(
+            "the package differs from its commit, which the file is to note: commit first"
+        )
     seconds: dict[str, float] = {}
     for name, method in METHODS.items():
         if not method.joint and name not in LEFT_OUT:
@@ -48,7 +63,7 @@ def main() -> None:
             print(f"{name} {1e3 * seconds[name]:.2f} ms", flush=True)
             keras.backend.clear_session()
     ratios = {name: round(value / seconds["finetune"], 1) for name, value in seconds.items()}
-    FILE.write_text(json.dumps(ratios, indent=1) + "\n")
+    FILE.write_text(json.dumps({"commit": source["commit"], "times": ratios}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -130,3 +130,13 @@ def test_a_memory_by_class_is_refused_where_targets_are_numbers():
     stream = nccl_tf.stream_from_arrays(examples, examples, domains=(halves, halves))
     with pytest.raises(UserError, match="such as er_reservoir"):
         create("er_ring", table(1), stream, memory=100)
+
+
+def test_what_supsup_needs_of_the_network_is_told(caplog):
+    """By the command it has outputs beyond the classes; without them it was below fine-tuning."""
+    stream = nccl_tf.load_stream("permuted_digits", max_tasks=2)
+    for outputs in (stream.num_classes, stream.num_classes + 100):
+        create("supsup", nccl_tf.networks.mlp(stream.example_shape, outputs), stream)
+        create("finetune", nccl_tf.networks.mlp(stream.example_shape, outputs), stream)
+    (told,) = [record.getMessage() for record in caplog.records if "outputs" in record.getMessage()]
+    assert "supsup" in told and "num_classes=110" in told and "rate 1" in told

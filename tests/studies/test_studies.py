@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from nccl_tf.reports.records import Records
 from studies import study as studies
 from studies.comparison.__main__ import STUDY as COMPARISON
 from studies.comparison.__main__ import figure
+from studies.comparison.step_costs import read_costs
 from studies.step_sizes.__main__ import STUDY as STEP_SIZES
 from tests.experiment import sample
 
@@ -114,3 +116,14 @@ def test_a_picture_has_a_point_and_an_averaged_one_for_each_system_with_runs(run
     (rows,) = study.results(Records.below(study.folder / "runs").records).values()
     (axes,) = figure(rows).axes
     assert axes.get_legend_handles_labels()[1] == ["NCCL + Reservoir"]
+
+
+def test_times_of_a_dense_network_stand_beside_no_other():
+    """Of each table of the comparison; the page says at which commit they were measured."""
+    times, commit = read_costs()
+    assert times["finetune"] == 1.0 and re.fullmatch("[0-9a-f]{40}", commit)
+    page = (studies.ROOT / "docs" / "comparison.md").read_text()
+    assert commit[:8] in page
+    for part in page.split("\n## ")[1:]:
+        is_dense = "mnist" in part.split("\n![", 1)[0]
+        assert ("| time of a step |" in part) == is_dense or "| system | tuned |" not in part

@@ -34,6 +34,7 @@ class Comparison:
         published: The paper's mean, in that unit.
         published_std: Its standard deviation; None where none is printed.
         values: Ours, one for each seed, in that unit.
+        states: The digests of the trained states that they are of, where records have them.
     """
 
     cell: Published
@@ -41,6 +42,7 @@ class Comparison:
     published: float
     published_std: float | None
     values: tuple[float, ...]
+    states: tuple[str | None, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -154,7 +156,8 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
         name, scale = _OURS[cell.metric]
         known = [record for record in ours if getattr(record, name) is not None]
         values = tuple(scale * getattr(record, name) for record in known)
-        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values))
+        states = tuple(record.state_sha256 for record in known)
+        result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values, states))
     return result
 
 
