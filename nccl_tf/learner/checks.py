@@ -22,6 +22,8 @@ MOST_TASKS = 2**31
 """Task ids are below it, so that other programs can hold them in 32 bits."""
 MOST_STEPS = 2**31
 """Keras counts the steps of a call in int32."""
+_OF_IDS = 2
+"""Noted where an id of an embedding's row is wrong; 1 where something else is."""
 SKIPS_IN_A_ROW = 10
 """After so many steps in a row without a finite loss and gradient, learning has failed."""
 
@@ -44,15 +46,22 @@ class WrongLabel:
 
     def __init__(self, gather: Callable[[Batch], Batch], alone: bool) -> None:
         self._gather, self._alone = gather, alone
-        # 1 where something was wrong, and the label, the task and the bits of the weight.
+        # 1 where something was wrong, `_OF_IDS` where an id was, and the label or id, the task and
+        # the bits of the weight.
         self._noted = keras.Variable(
             np.zeros(4, np.int64), dtype="int64", trainable=False, autocast=False, name="wrong"
         )
 
     def find(
-        self, data: Any, batch: Batch, loss: Any, classes: int, table: np.ndarray | None
+        self,
+        data: Any,
+        batch: Batch,
+        loss: Any,
+        classes: int,
+        table: np.ndarray | None,
+        sizes: Sequence[int | None],
     ) -> tuple[Batch, tf.Tensor]:
-        """Find the wrong labels, weights and task ids of a batch. Graph code.
+        """Find the wrong labels, weights, task ids and ids of rows of a batch. Graph code.
 
         Args:
             data: `(x, labels)` or `(x, labels, weights)`, as Keras delivers it.
@@ -60,10 +69,11 @@ class WrongLabel:
             loss: The learner's `ExampleLoss`.
             classes: Logits of its network.
             table: bool [tasks, classes], the classes of each task; None where a task may have any.
+            sizes: Of the network's inputs, as `vocabularies` gives them.
 
         Returns:
-            The batch, with labels and tasks that can be looked up, and bool [n]: where something
-            was wrong.
+            The batch, with labels, tasks and ids that can be looked up, and bool [n]: where
+            something was wrong.
         """
         right, given = batch.weights >= 0, split_inputs(data[0])[1]  # NaN is not
         # Numbers of 64 bits are compared before anything cuts them to 32.
@@ -87,18 +97,56 @@ class WrongLabel:
             right &= known
             if loss.takes_class_numbers:
                 batch = batch._replace(labels=tf.where(known, batch.labels, 0))
-        wrong = ~right & (batch.weights != 0)
+        elif loss.checks_places:
+            check_label_dtype(data[1].dtype)
+            rows = tf.reshape(tf.cast(data[1], tf.int64), [tf.shape(tasks)[0], -1])
+            known = _is_below(rows, classes)
+            places = batch.place_weights
+            counted = loss.is_counted(rows) if places is None else places > 0
+            if counted is not None:
+                known |= ~tf.reshape(counted, tf.shape(rows))
+            right &= tf.reduce_all(known, axis=1)
+            labels = tf.gather(rows, tf.argmin(tf.cast(known, tf.int32), axis=1), batch_dims=1)
+            known = tf.reshape(known, tf.shape(batch.labels))
+            batch = batch._replace(labels=tf.where(known, batch.labels, 0))
+        inputs, outside, ids = _known_ids(batch.inputs, sizes)
+        counted = batch.weights != 0
+        wrong = tf.cast(~right & counted, tf.int64)
+        if ids is not None:
+            batch = batch._replace(inputs=inputs)
+            of_ids = _OF_IDS * tf.cast(outside & counted, tf.int64)
+            wrong = tf.maximum(wrong, of_ids)
+            labels = tf.where(outside, ids, labels)
         self._note(wrong, labels, tasks, batch.weights)
-        return batch, wrong
+        return batch, wrong > 0
 
     def find_tasks(self, tasks: tf.Tensor, heads: int) -> tf.Tensor:
         """Tasks (int64 [n]) that there are heads for: 0 in place of others, which are noted."""
         known = _is_below(tasks, heads)
-        whole = tf.cast(tasks, tf.int64)
-        self._note(~known, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
+        whole, wrong = tf.cast(tasks, tf.int64), tf.cast(~known, tf.int64)
+        self._note(wrong, tf.zeros_like(whole), whole, tf.ones_like(tasks, tf.float32))
         return tf.where(known, tasks, 0)
 
-    def refuse(self, classes: int, of_heads: np.ndarray | None, table: np.ndarray | None) -> None:
+    def find_ids(self, inputs: Any, sizes: Sequence[int | None]) -> Any:
+        """Inputs whose ids have a row: 0 in place of others, which are noted. Graph code.
+
+        Args:
+            inputs: [n, ...].
+            sizes: As for `find`.
+        """
+        inputs, outside, ids = _known_ids(inputs, sizes)
+        if ids is not None:
+            wrong = _OF_IDS * tf.cast(outside, tf.int64)
+            self._note(wrong, ids, tf.zeros_like(ids), tf.ones_like(ids, tf.float32))
+        return inputs
+
+    def refuse(
+        self,
+        classes: int,
+        of_heads: np.ndarray | None,
+        table: np.ndarray | None,
+        sizes: Sequence[int | None],
+    ) -> None:
         """Raise the error of what was noted, and forget it.
 
         Args:
@@ -106,14 +154,18 @@ class WrongLabel:
             of_heads: bool [tasks, classes], the classes of each head; None for a single head.
             table: bool [tasks, classes], the labels that a task may have in training; None where it
                 may have any.
+            sizes: As for `find`.
 
         Raises:
-            UserError: A label was no class of its task, a weight below 0 or a task id out of range.
+            UserError: A label was no class of its task, a weight below 0, or an id out of range, of
+                a task or of a row of an embedding.
         """
         is_wrong, label, task, bits = map(int, self._noted.numpy())
         if not is_wrong:
             return
         self._noted.assign(np.zeros(4, np.int64))
+        if is_wrong == _OF_IDS:
+            raise_no_row(label, min(size for size in sizes if size is not None))
         check_sample_weights(np.array([bits], np.int32).view(np.float32))
         if of_heads is not None:
             if task == UNNAMED:
@@ -132,8 +184,8 @@ class WrongLabel:
         weights: tf.Tensor,
     ) -> None:
         # On one device the step has asked this already.
-        is_any = tf.reduce_any(wrong) if self._alone else None
-        columns = Batch(tf.cast(wrong, tf.int64), labels, tasks, weights)
+        is_any = tf.reduce_any(wrong > 0) if self._alone else None
+        columns = Batch(wrong, labels, tasks, weights)
         wrong, labels, tasks, weights, _ = self._gather(columns)
         bits = tf.cast(tf.bitcast(weights, tf.int32), tf.int64)
         rows = tf.stack([wrong, labels, tasks, bits])
@@ -141,6 +193,64 @@ class WrongLabel:
         first = tf.gather(rows, tf.argmax(wrong), axis=1)
         is_any = first[0] > 0 if is_any is None else is_any
         self._noted.assign(tf.where(is_any, first, self._noted.value))
+
+
+def _known_ids(
+    inputs: Any, sizes: Sequence[int | None]
+) -> tuple[Any, tf.Tensor | None, tf.Tensor | None]:
+    """Inputs whose ids have rows of embeddings, 0 in place of others. Graph code.
+
+    Args:
+        inputs: [n, ...].
+        sizes: As for `WrongLabel.find`.
+
+    Returns:
+        The inputs; bool [n], which examples have another; and int64 [n], the first such id. None
+        for both where no input is one of ids.
+    """
+    parts = tf.nest.flatten(inputs)
+    outside, first = None, None
+    for place, (part, size) in enumerate(zip(parts, sizes, strict=False)):
+        if size is None or len(parts) != len(sizes) or not part.dtype.is_integer:
+            continue
+        known = _is_below(tf.cast(part, tf.int64), size)
+        parts[place] = tf.where(known, part, tf.zeros_like(part))
+        flat = tf.reshape(known, [tf.shape(part)[0], -1])
+        rows = tf.reshape(tf.cast(part, tf.int64), tf.shape(flat))
+        ids = tf.gather(rows, tf.argmin(tf.cast(flat, tf.int32), axis=1), batch_dims=1)
+        wrong = ~tf.reduce_all(flat, axis=1)
+        first = ids if outside is None else tf.where(outside, first, ids)
+        outside = wrong if outside is None else outside | wrong
+    return tf.nest.pack_sequence_as(inputs, parts), outside, first
+
+
+def check_ids(inputs: Any, sizes: Sequence[int | None]) -> None:
+    """Check that embeddings have a row for each id of inputs that the host has.
+
+    Args:
+        inputs: Arrays [n, ...]; anything else is left alone.
+        sizes: Of the network's inputs, as `vocabularies` gives them.
+
+    Raises:
+        UserError: One has none.
+    """
+    parts = tf.nest.flatten(inputs)
+    for part, size in zip(parts, sizes, strict=False):
+        is_array = isinstance(part, (np.ndarray, tf.Tensor)) and len(parts) == len(sizes)
+        if size is None or not is_array or not tf.as_dtype(part.dtype).is_integer:
+            continue
+        ids = np.asarray(part)
+        outside = (ids < 0) | (ids >= size)
+        if outside.any():
+            raise_no_row(int(ids[outside][0]), size)
+
+
+def raise_no_row(number: int, size: int) -> None:
+    """Raise UserError: an embedding of so many rows has none for an id."""
+    raise UserError(
+        f"received the id {number}, expected numbers from 0 to {size - 1}, one for each row of the "
+        "network's embedding: correct the ids, or give keras.layers.Embedding more rows"
+    )
 
 
 def _is_below(numbers: tf.Tensor, count: int) -> tf.Tensor:
@@ -206,6 +316,32 @@ def check_labels(
             f"{classes} in the learner's heads or its memory's task_classes: correct the label, "
             "the task or these classes"
         )
+
+
+def check_numbers(labels: Any, weights: Any, loss: Any, num_classes: int) -> None:
+    """Check class numbers, of examples or at each of their places, that the loss does not ignore.
+
+    Args:
+        labels: Arrays [n, ...]; anything else is left alone.
+        weights: [n], or of places, 0 for what may have any number; None for 1 each.
+        loss: The learner's `ExampleLoss`.
+        num_classes: Logits of the network.
+
+    Raises:
+        UserError: As for `check_labels`.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return
+    numbers = np.asarray(labels)
+    counted = np.ones(numbers.shape, bool)
+    if weights is not None:
+        given = np.asarray(weights) != 0
+        given = given.reshape(*given.shape, *[1] * (numbers.ndim - given.ndim))
+        if len(given) != len(numbers):
+            return  # Keras refuses arrays of several lengths.
+        counted &= given
+    kept = loss.is_counted(numbers)
+    check_labels(numbers, None, counted if kept is None else counted & kept, num_classes, None)
 
 
 def check_label_dtype(dtype: Any) -> None:

@@ -43,6 +43,7 @@ from nccl_tf.networks.inspection import (
     find_head,
     own_training,
     place_mask,
+    vocabularies,
 )
 from nccl_tf.received import check_not_ragged
 
@@ -557,8 +558,9 @@ class Core(keras.Model):
         batch = self.as_batch(data)
         if not self.execution.known.labels_checked:
             batch, wrong = self._wrong_label.find(
-                data, batch, self.example_loss, self.num_classes, self._class_table()
-            )
+                data, batch, self.example_loss, self.num_classes, self._class_table(),
+                vocabularies(self.network),
+            )  # fmt: skip
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)

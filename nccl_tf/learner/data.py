@@ -245,6 +245,13 @@ class FitData:
         """All labels, where the host has them: of arrays, and of the batches of a task."""
         return self.y if self.by_index is None else self.by_index.columns.labels
 
+    @property
+    def all_inputs(self) -> Any:
+        """All inputs, where the host has them, likewise; None elsewhere."""
+        if self.by_index is not None:
+            return self.by_index.columns.inputs
+        return split_inputs(self.x)[0] if self.form == ARRAYS else None
+
     def tasks(self, default: Any) -> Any:
         """The task of each example where the host has it, else the default.
 

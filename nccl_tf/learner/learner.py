@@ -50,7 +50,9 @@ from nccl_tf.networks.inspection import (
     ends_in_probabilities,
     find_head,
     has_convolutions,
+    makes_mask,
     text_inputs,
+    vocabularies,
 )
 from nccl_tf.received import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.whole_files import replaced
@@ -285,7 +287,8 @@ class Learner(Core):
             UserError: There was one.
         """
         heads = None if self.heads is None else self.heads.table
-        noted.refuse(self.num_classes, heads, self._class_table())
+        sizes = vocabularies(self.network)
+        noted.refuse(self.num_classes, heads, self._class_table(), sizes)
 
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
@@ -755,7 +758,8 @@ class Learner(Core):
         self.execution.note_graph()
         heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
-        batch, wrong = self._wrong_at_test.find(data, batch, loss, self.num_classes, heads)
+        sizes = vocabularies(self.network)
+        batch, wrong = self._wrong_at_test.find(data, batch, loss, self.num_classes, heads, sizes)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
         logits = measures.outputs_at_test(self, inputs)
@@ -777,6 +781,7 @@ class Learner(Core):
         tasks = as_task_ids(tasks)
         if self.heads is not None:
             tasks = self._wrong_at_test.find_tasks(tasks, len(self.heads.table))
+        inputs = self._wrong_at_test.find_ids(inputs, vocabularies(self.network))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -917,7 +922,13 @@ class Learner(Core):
         check_unmasked(labels, "labels")
         checks.check_sample_weights(data.weights)
         checks.check_ids_range(tasks)
-        if not loss.checks_labels or labels is None:
+        checks.check_ids(data.all_inputs, vocabularies(self.network))
+        if labels is None:
+            return
+        # What a mask leaves out may have any target, and steps know the mask.
+        if loss.checks_places and not makes_mask(self.network):
+            checks.check_numbers(labels, data.weights, loss, self.num_classes)
+        if not loss.checks_labels:
             return
         if table is None and self.heads is not None:
             table = self.heads.table
@@ -939,13 +950,14 @@ class Learner(Core):
             task_id: The task of examples that name none.
 
         Returns:
-            Nothing on replicas, which share out what they find.
+            Nothing on replicas, which share out what they find, and where a mask leaves out places.
 
         Raises:
             UserError: As for `_check_labels`.
         """
         self._check_labels(data, task_id, self._class_table())
-        return data.known() if self.devices.count == 1 else HostFacts()
+        finds = self.example_loss.checks_places and makes_mask(self.network)
+        return HostFacts() if finds or self.devices.count > 1 else data.known()
 
     # ---- averaged weights ----------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ class ExampleLoss:
         is_binary: Whether each output is a class of its own, which an example has or has not.
         takes_class_numbers: Whether a target is the number of a class.
         checks_labels: Whether a target has to be one of the learner's classes.
+        checks_places: Whether the target at each place has to be.
         from_logits: Whether the loss takes logits, so that a network must not end in softmax or
             sigmoid.
         takes_probabilities: Whether it takes probabilities, so that a network must not end in a
@@ -99,6 +100,7 @@ class ExampleLoss:
         self.place_axes = rank - 2
         self._ignored = config.get("ignore_class")
         self.checks_labels = self.has_classes
+        self.checks_places = at_places and self._is_sparse
         self._threshold = 0.0 if logits else 0.5
 
     def of(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
@@ -283,7 +285,7 @@ class ExampleLoss:
         return batch
 
     def is_counted(self, labels: Any) -> Any:
-        """bool [n]: which class numbers [n] the loss does not ignore; None where that is all."""
+        """bool [...]: which class numbers [...] the loss does not ignore; None for all of them."""
         return None if self._ignored is None else labels != self._ignored
 
     def metric(self, metric: Any, outputs: int) -> Any:

@@ -177,6 +177,46 @@ def text_inputs(network: Any) -> list[str]:
     return [tensor.name for tensor in network.inputs if tensor.dtype == "string"]
 
 
+def vocabularies(network: keras.Model) -> list[int | None]:
+    """For each input the number of ids that an embedding has a row for; None where none takes it.
+
+    Found are embeddings that take an input as it comes, in models within the network too.
+
+    Args:
+        network: The network.
+    """
+    if isinstance(network, keras.Sequential):
+        first = network.layers[:1]
+        return [_vocabulary(first[0], 0)] if first and len(network.inputs) == 1 else []
+    found: list[int | None] = []
+    for tensor in network.inputs:
+        sizes = [
+            _vocabulary(layer, place)
+            for layer in network.layers
+            for node in layer._inbound_nodes
+            for place, given in enumerate(node.input_tensors)
+            if given is tensor
+        ]
+        found.append(min((size for size in sizes if size), default=None))
+    return found
+
+
+def _vocabulary(layer: Any, place: int) -> int | None:
+    """The ids that a layer has rows for, of an input of its call."""
+    if isinstance(layer, keras.Model):
+        sizes = vocabularies(layer)
+        return sizes[place] if place < len(sizes) else None
+    # That of KerasHub adds positions to the rows of tokens.
+    layer = getattr(layer, "token_embedding", layer)
+    return int(layer.input_dim) if isinstance(layer, keras.layers.Embedding) else None
+
+
+def makes_mask(network: keras.Model) -> bool:
+    """Whether the outputs of a network may carry a Keras mask."""
+    carries = getattr(network.outputs[0], "_keras_mask", None) is not None
+    return carries or _hides_a_mask(network)
+
+
 def place_mask(network: keras.Model, inputs: Any) -> Any:
     """The Keras mask that the outputs of a network carry, of `Masking` or `mask_zero=True`.
 
@@ -187,7 +227,7 @@ def place_mask(network: keras.Model, inputs: Any) -> Any:
     Returns:
         bool [n, places], or None where there is no mask.
     """
-    if getattr(network.outputs[0], "_keras_mask", None) is None and not _hides_a_mask(network):
+    if not makes_mask(network):
         return None
     # In a graph nothing of this pass is left but what makes the mask.
     return getattr(network(inputs, training=False), "_keras_mask", None)

@@ -5,9 +5,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError, checked_name
+from nccl_tf.learner.checks import check_ids, check_numbers
 from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.preprocessor import prepared
+from nccl_tf.networks.inspection import makes_mask, vocabularies
 
 MODES = ("auto", "max", "min")
 """Whether more is better or less, or whether Keras knows."""
@@ -65,10 +68,16 @@ class TaskMetric:
         """The value of the metric on a task's test examples.
 
         Raises:
-            UserError: The metric has more than one value.
+            UserError: The metric has more than one value, a target is no class of the network, or
+                an id has no row in its embedding.
         """
         self.metric.reset_state()
+        model, loss = self._model, self._model.example_loss
+        sizes, has_mask = vocabularies(model.network), makes_mask(model.network)
         for inputs, targets, weights in self._batches(task):
+            check_ids(split_inputs(inputs)[0], sizes)
+            if loss.takes_class_numbers or (loss.checks_places and not has_mask):
+                check_numbers(targets, weights, loss, model.num_classes)
             self._update(inputs, targets, weights)
         value = tf.convert_to_tensor(self.metric.result())
         if value.shape.rank:

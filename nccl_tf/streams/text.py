@@ -1,7 +1,7 @@
 """Text as a stream: a folder of text files a corpus, a corpus a task, cut into rows of tokens."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +132,7 @@ def _as_bytes(content: bytes) -> np.ndarray:
     return np.frombuffer(content + b"\n", np.uint8)
 
 
-def _tokens(path: Path, content: bytes, tokenizer: Callable[[str], Any]) -> np.ndarray:
+def _tokens(path: Path, content: bytes, tokenizer: Any) -> np.ndarray:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -141,13 +141,22 @@ def _tokens(path: Path, content: bytes, tokenizer: Callable[[str], Any]) -> np.n
             "for the tokenizer; convert it, or leave tokenizer out for a stream of bytes"
         ) from error
     tokens = np.asarray(tokenizer(text))
+    if not tokens.size:  # of an empty file, in whatever dtype
+        tokens = np.zeros(0, np.int64)
     if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
         raise UserError(
             f"received a tokenizer that makes {tokens.dtype} {list(tokens.shape)} of a text: "
             "expected integers [tokens], as of a KerasHub tokenizer without sequence_length"
         )
     end = getattr(tokenizer, "end_token_id", None)
-    return tokens if end is None else np.append(tokens, end)
+    tokens, size = tokens if end is None else np.append(tokens, end), tokenizer.vocabulary_size()
+    outside = (tokens < 0) | (tokens >= size)
+    if outside.any():
+        raise UserError(
+            f"received a tokenizer of {size} tokens that makes {tokens[outside][0]} of {path}: "
+            f"expected integers from 0 to {size - 1}, below its vocabulary_size()"
+        )
+    return tokens
 
 
 def _files_below(folder: Path) -> Sequence[Path]:

@@ -33,6 +33,23 @@ class Letters:
         return [max(ord(letter) - 96, 101) for letter in text]
 
 
+@pytest.mark.parametrize("number", [200, -3, 2**40])
+def test_ids_beyond_the_vocabulary_are_refused(folder, number):
+    class Beyond(Letters):
+        def __call__(self, text):
+            return [*super().__call__(text), number]
+
+    with pytest.raises(UserError, match=f"of 200 tokens that makes {number}"):
+        nccl_tf.load_stream(f"text:{folder}", length=4, tokenizer=Beyond())
+
+
+def test_an_empty_file_has_no_tokens(folder):
+    before = nccl_tf.load_stream(f"text:{folder}", length=4, tokenizer=Letters(), max_tasks=1)
+    (folder / "code" / "empty.py").write_text("")
+    after = nccl_tf.load_stream(f"text:{folder}", length=4, tokenizer=Letters(), max_tasks=1)
+    assert before[0].num_train == after[0].num_train
+
+
 def test_a_corpus_is_a_task_of_rows_of_bytes_and_the_bytes_that_follow(folder):
     stream = nccl_tf.load_stream(f"text:{folder}", length=5)
     assert (len(stream), stream.num_classes, stream.head) == (2, 256, "single")
