@@ -336,10 +336,9 @@ def check_numbers(labels: Any, weights: Any, loss: Any, num_classes: int) -> Non
     counted = np.ones(numbers.shape, bool)
     if weights is not None:
         given = np.asarray(weights) != 0
-        given = given.reshape(*given.shape, *[1] * (numbers.ndim - given.ndim))
-        if len(given) != len(numbers):
-            return  # Keras refuses arrays of several lengths.
-        counted &= given
+        if given.shape != numbers.shape[: given.ndim]:
+            return  # Keras refuses arrays of several lengths, and a batch weights of other places.
+        counted &= given.reshape(*given.shape, *[1] * (numbers.ndim - given.ndim))
     kept = loss.is_counted(numbers)
     check_labels(numbers, None, counted if kept is None else counted & kept, num_classes, None)
 

@@ -1,6 +1,6 @@
 """Any Keras metric as the value of a task."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -18,7 +18,7 @@ MODES = ("auto", "max", "min")
 _LESS_IS_BETTER = ("Perplexity",)
 """Classes of metrics, of KerasHub, that do not say it."""
 
-Metric = str | keras.metrics.Metric | None
+Metric: TypeAlias = str | keras.metrics.Metric | None
 
 
 class TaskMetric:
