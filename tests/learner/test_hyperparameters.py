@@ -158,7 +158,7 @@ def other(row, value):
 
 def rows_of_classes():
     """Of every class of the registry, its rows; several methods may share one."""
-    kinds = {row.learner_class() for row in METHODS.values()}
+    kinds = dict.fromkeys(row.learner_class() for row in METHODS.values())
     return [(kind, row) for kind in kinds for row in rows_of(kind).values()]
 
 
