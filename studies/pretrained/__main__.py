@@ -1,17 +1,21 @@
-"""Six systems on the features of a network that was pretrained on other classes.
+"""Methods on the features of two real networks, as plan.toml says.
 
-python -m studies.pretrained --run_missing [--threads=1] [--data_dir=DIR] [--base=FILE]
+python -m studies.pretrained --features [--wheels=DIR] [--cache=DIR] [--data_dir=DIR]
+python -m studies.pretrained --run_missing [--network=NAME] [--passes=N] [--cache=DIR]
 python -m studies.pretrained [--check]
 
-The first makes what `results.jsonl` lacks, and appends each result as it comes; the second makes
-the table of README.md of these results.
+The first computes features once, of images by the networks in two wheels; the second makes what
+`results.jsonl` lacks, and appends each result as it comes, so that it may be stopped at any time;
+the third makes the table of README.md of these results.
 """
 
 import argparse
+import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,108 +25,76 @@ import tensorflow as tf
 
 import nccl_tf
 from docs.make.generated_files import print_file_status, put_between_marks
+from nccl_tf.errors import UserError, format_error
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.spread import spread
 from nccl_tf.reports.table import markdown_table
-from nccl_tf.streams.sources.examples import load_examples
+from studies.pretrained import features
+from studies.pretrained.features import Cut, Features, file_of
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results.jsonl", HERE / "README.md"
-BASE_CLASSES, TASKS, MEMORY, BATCH = 50, 10, 1000, 10
-EPOCHS, WIDTHS = 6, (24, 48, 96)
-SEEDS, TUNING_SEED = (0, 1, 2), 100
+PLAN: Mapping[str, Any] = tomllib.loads((HERE / "plan.toml").read_text())
+NETWORKS = {"efficientnet": "EfficientNet-Lite0", "dinov2": "DINOv2-small"}
+FIGURES = ("accuracy", "forgetting", "seconds", "bytes_stored", "examples_passed")
 
-RATES = {"learning_rate": (0.003, 0.01, 0.03, 0.1)}
-GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "finetune": RATES,
-    "er_ace": RATES,
-    "derpp": RATES,
-    "slda": {"shrinkage": (1e-4, 1e-2, 0.1)},
-    "ncm": {"ncm_distance": ("euclidean", "cosine")},
-    "ranpac": {"projected_features": (500, 2000)},
-}
-"""The systems, each with the values that tuning chooses from."""
-
-Examples = tuple[np.ndarray, np.ndarray]
 Row = dict[str, Any]
 
 
-def backbone() -> keras.Model:
-    """A small ResNet from raw images to features [n, 96], with flips and crops in training."""
-    layers = keras.layers
-    inputs = keras.Input((32, 32, 3), dtype="uint8")
-    x = nccl_tf.networks.layers.augment_images(inputs, ("flip", "crop"), seed=0)
-    x = layers.Rescaling(1 / 127.5, offset=-1)(x)
-
-    def conv(x: Any, width: int, side: int, stride: int) -> Any:
-        x = layers.Conv2D(width, side, stride, padding="same", use_bias=False)(x)
-        return layers.BatchNormalization(momentum=0.9)(x)
-
-    x = layers.ReLU()(conv(x, WIDTHS[0], 3, 2))
-    for stage, width in enumerate(WIDTHS):
-        stride = 2 if stage else 1
-        shortcut = conv(x, width, 1, stride) if stage else x
-        y = conv(layers.ReLU()(conv(x, width, 3, stride)), width, 3, 1)
-        x = layers.ReLU()(layers.Add()([y, shortcut]))
-    return keras.Model(inputs, layers.GlobalAveragePooling2D()(x))
+def cuts() -> list[Cut]:
+    """The images of the plan."""
+    return [
+        Cut(**{name: part[name] for name in ("dataset", "train", "test")})
+        for part in (PLAN["evaluated"], PLAN["tuning"])
+    ]
 
 
-def classes_of(data: Examples, classes: np.ndarray) -> Examples:
-    """The examples of some classes, which are numbered anew in their order."""
-    chosen = np.isin(data[1], classes)
-    return data[0][chosen], np.searchsorted(classes, data[1][chosen]).astype(np.int32)
-
-
-def pretrained(path: Path, train: Examples, test: Examples) -> tuple[keras.Model, Row]:
-    """The backbone with weights learned on the base classes, from its file where there is one."""
-    keras.utils.set_random_seed(0)
-    features = backbone()
-    network = keras.Model(features.input, keras.layers.Dense(BASE_CLASSES)(features.output))
-    steps = -(-len(train[1]) // 64) * EPOCHS
-    rate = keras.optimizers.schedules.CosineDecay(0.1, steps)
-    network.compile(
-        keras.optimizers.SGD(rate, momentum=0.9, nesterov=True, weight_decay=5e-4),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
-    )  # fmt: skip
-    start = time.process_time()
-    if path.exists():
-        network.load_weights(path)
-    else:
-        network.fit(*train, batch_size=64, epochs=EPOCHS, verbose=2)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        network.save_weights(path)
-    _, accuracy = network.evaluate(*test, batch_size=500, verbose=0)
-    seconds = round(time.process_time() - start)
-    return features, {"system": "base", "accuracy": accuracy, "seconds": seconds}
-
-
-def build(system: str, stream: nccl_tf.Stream, seed: int, numbers: Row) -> nccl_tf.Learner:
-    """A compiled learner of a stream of features [n, width]."""
-    keras.utils.set_random_seed(seed)
+def network_of(stream: nccl_tf.Stream) -> keras.Model:
+    """A dense head on features [n, width], scaled by those of the first task."""
+    first = stream[0].train.inputs.astype(np.float32)
+    mean, spread = first.mean(axis=0), first.std(axis=0)
+    spread += 0.01 * spread.max()
+    scale = keras.layers.Rescaling((1 / spread).tolist(), (-mean / spread).tolist())
     inputs = keras.Input(stream.example_shape)
-    network = keras.Sequential([inputs, keras.layers.Dense(stream.num_classes)])
-    own = dict(numbers)
-    rate, memory = own.pop("learning_rate", 0.1), MEMORY if METHODS[system].memory else None
-    learner = nccl_tf.create(system, network, stream, memory, seed=seed, **own)
-    learner.compile(keras.optimizers.SGD(rate), metrics=["accuracy"])
-    return learner
+    return keras.Sequential([inputs, scale, keras.layers.Dense(stream.num_classes)])
 
 
-def run(system: str, train: Examples, test: Examples | None, seed: int, numbers: Row) -> Row:
-    """One pass over the tasks; without test examples a tenth of the training ones is held out."""
-    held = {} if test is not None else {"test_fraction": 0.1}
+def run(system: Row, parts: Mapping[str, Features], setting: Row, key: Row) -> Row:
+    """One system on one stream.
+
+    Args:
+        system: Its row of the plan.
+        parts: Features of "train" and "test".
+        setting: "evaluated" or "tuning" of the plan.
+        key: What the result is of: seed, passes and numbers among it.
+
+    Returns:
+        The key with the figures.
+    """
+    seed, numbers = key["seed"], dict(key["numbers"])
+    method = METHODS[system["method"]]
+    train, test = ((z.astype(np.float32), y) for z, y in (parts["train"], parts["test"]))
     stream = nccl_tf.stream_from_arrays(
-        train, test, num_tasks=TASKS, head="single", seed=seed, **held
+        train, test, num_tasks=setting["tasks"], head="single", seed=seed
     )
-    learner = build(system, stream, seed, numbers)
-    start = time.process_time()
-    batch = METHODS[system].batch_sizes[1]
-    result = nccl_tf.learn(learner, stream, batch_size=batch, seed=seed, verbose=0)
-    return {
-        "system": system, "seed": seed, "tuning": test is None, "numbers": numbers,
-        "accuracy": result.average_accuracy, "forgetting": result.forgetting,
-        "seconds": round(time.process_time() - start, 1),
-    }  # fmt: skip
+    keras.utils.set_random_seed(seed)
+    rate = numbers.pop("learning_rate", 0.01)
+    memory = PLAN["memory"] if method.memory else None
+    options = {**system.get("options", {}), **numbers}
+    learner = nccl_tf.create(method.name, network_of(stream), stream, memory, seed=seed, **options)
+    learner.compile(keras.optimizers.SGD(rate))
+    begin = time.process_time()
+    result = nccl_tf.learn(
+        learner, stream, batch_size=PLAN["batch_size"], epochs=key["passes"], seed=seed,
+        joint=method.joint, verbose=0,
+    )  # fmt: skip
+    figures = {
+        "accuracy": result.average_accuracy,
+        "forgetting": None if method.joint else result.forgetting,
+        "seconds": round(time.process_time() - begin, 1),
+        "bytes_stored": result.bytes_stored,
+        "examples_passed": result.examples_passed,
+    }
+    return {**key, **figures}
 
 
 def results() -> list[Row]:
@@ -131,117 +103,160 @@ def results() -> list[Row]:
     return [json.loads(line) for line in lines]
 
 
-def keep(row: Row) -> None:
-    """Append a result."""
-    with RESULTS.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-    print(row, flush=True)
+def points(system: Row) -> Iterator[Row]:
+    """The points of a system's grid."""
+    grid = system["grid"]
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
 
 
-def points(system: str) -> Iterator[Row]:
-    """The points of a system's grid, which has one number."""
-    ((name, values),) = GRIDS[system].items()
-    for value in values:
-        yield {name: value}
+def cells() -> Iterator[tuple[int, str, Row]]:
+    """Passes, network and system of every row of the tables, in the order of the runs."""
+    for passes, network, system in itertools.product(PLAN["passes"], NETWORKS, PLAN["systems"]):
+        of_system = system.get("networks", list(NETWORKS))
+        if passes in system.get("passes", PLAN["passes"]) and network in of_system:
+            yield passes, network, system
 
 
-def chosen(system: str, rows: list[Row]) -> Row | None:
-    """The numbers that tuning chose; None before all are tried."""
-    tried = [row for row in rows if row["system"] == system and row["tuning"]]
-    if len(tried) < len(list(points(system))):
+def key_of(network: str, system: Row, passes: int, seed: int, numbers: Row) -> Row:
+    """What tells a result from the others."""
+    return {
+        "network": network, "system": system["name"], "passes": passes, "seed": seed,
+        "numbers": numbers,
+    }  # fmt: skip
+
+
+def found(rows: list[Row], key: Row) -> Row | None:
+    """The result of a key; None where it is missing."""
+    return next((row for row in rows if all(row[name] == key[name] for name in key)), None)
+
+
+def chosen(rows: list[Row], network: str, system: Row, passes: int) -> Row | None:
+    """The numbers that tuning chose, the first of equally good ones; None before all are tried.
+
+    A grid of one point has nothing to choose.
+    """
+    grid = list(points(system))
+    if len(grid) == 1:
+        return grid[0]
+    seed = PLAN["tuning_seed"]
+    tried = [found(rows, key_of(network, system, passes, seed, numbers)) for numbers in grid]
+    if None in tried:
         return None
     return max(tried, key=lambda row: row["accuracy"])["numbers"]
 
 
 def run_missing(asked: argparse.Namespace) -> None:
-    """Pretrain, cache the features of all images once, tune every system and run its seeds."""
-    for which in ("intra", "inter"):
-        getattr(tf.config.threading, f"set_{which}_op_parallelism_threads")(asked.threads)
-    images = load_examples("cifar100", asked.data_dir)
-    parts = [(part.inputs, part.labels) for part in (images.train, images.test)]
-    order = np.random.default_rng(0).permutation(100)
-    base, later = np.sort(order[:BASE_CLASSES]), np.sort(order[BASE_CLASSES:])
-    of_base = [classes_of(part, base) for part in parts]
-    features, row = pretrained(Path(asked.base), *of_base)
-    if not any(found["system"] == "base" for found in results()):
-        keep({**row, "tuning": False})
+    """Tune what is not tuned, and make the runs that have no result.
 
-    def cached(part: Examples) -> Examples:
-        return features.predict(part[0], batch_size=500, verbose=0), part[1]
+    Raises:
+        UserError: Features have not been made.
+    """
+    for passes, network, system in cells():
+        if asked.network not in (None, network) or asked.passes not in (None, passes):
+            continue
+        if system["method"] not in METHODS:
+            print(f"{system['name']}: there is no such method yet", flush=True)
+            continue
 
-    # Scaled by what the base classes say; no later class is known when the stream begins.
-    known = cached(of_base[0])[0]
-    mean, spread = known.mean(0), known.std(0) + 1e-3
-    train, test = (
-        ((values - mean) / spread, labels)
-        for values, labels in (cached(classes_of(part, later)) for part in parts)
-    )
-    for system in GRIDS:
-        for numbers in points(system):
-            make_missing(system, TUNING_SEED, numbers, lambda *at: run(at[0], train, None, *at[1:]))
-        numbers = chosen(system, results())
-        for seed in SEEDS:
-            make_missing(system, seed, numbers, lambda *at: run(at[0], train, test, *at[1:]))
+        def make(name: str, seed: int, numbers: Row, of: tuple = (passes, network, system)) -> None:
+            passes, network, system = of
+            key = key_of(network, system, passes, seed, numbers)
+            if found(results(), key) is None:
+                setting = PLAN[name]
+                parts = features.load(file_of(Path(asked.cache), network, setting["dataset"]))
+                row = run(system, parts, setting, key)
+                with RESULTS.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(row, flush=True)
 
-
-def make_missing(
-    system: str, seed: int, numbers: Row | None, make: Callable[[str, int, Row], Row]
-) -> None:
-    """Make a result, unless it is there."""
-    key = (system, seed, numbers)
-    if numbers is not None and key not in [
-        (row["system"], row.get("seed"), row.get("numbers")) for row in results()
-    ]:
-        keep(make(system, seed, numbers))
+        grid = list(points(system))
+        if len(grid) > 1:
+            for numbers in grid:
+                make("tuning", PLAN["tuning_seed"], numbers)
+        best = chosen(results(), network, system, passes)
+        for seed in PLAN["seeds"]:
+            make("evaluated", seed, best)
 
 
-def table(rows: list[Row]) -> str:
-    """The systems, the most accurate first."""
+def table(rows: list[Row], network: str, passes: int) -> str:
+    """The systems on a network, the most accurate first; "" without results."""
     lines = []
-    for system in GRIDS:
-        numbers = chosen(system, rows)
-        runs = [r for r in rows if r["system"] == system and r["numbers"] == numbers]
-        runs = [row for row in runs if not row["tuning"]]
-        if runs:
-            values = {
-                name: np.array([row[name] for row in runs])
-                for name in ("accuracy", "forgetting", "seconds")
-            }
-            tuned = ", ".join(f"{name} {value}" for name, value in (numbers or {}).items())
-            accuracy, forgetting = spread(100 * values["accuracy"]), spread(values["forgetting"])
-            cells = [
-                METHODS[system].title, tuned, str(len(runs)),
-                f"{accuracy.mean:.1f} ± {accuracy.std:.1f}",
-                f"{forgetting.mean:.3f} ± {forgetting.std:.3f}",
-                str(MEMORY) if METHODS[system].memory else "-",
-                f"{values['seconds'].mean():.0f}",
-            ]  # fmt: skip
-            lines.append((accuracy.mean, cells))
+    for number, name, system in cells():
+        if (number, name) != (passes, network):
+            continue
+        best = chosen(rows, network, system, passes)
+        if best is None:
+            continue
+        keys = [key_of(network, system, passes, seed, best) for seed in PLAN["seeds"]]
+        of_seeds = [row for row in (found(rows, key) for key in keys) if row]
+        if of_seeds:
+            lines.append((np.mean([row["accuracy"] for row in of_seeds]), system, best, of_seeds))
     if not lines:
-        return (
-            "There are no results yet: `python -m studies.pretrained --run_missing` makes them.\n"
-        )
-    lines.sort(key=lambda line: -line[0])
-    names = ("system", "tuned", "seeds", "accuracy %", "forgetting", "memory", "seconds")
-    shown = markdown_table(names, [cells for _, cells in lines], names[2:])
-    base = 100 * next(row["accuracy"] for row in rows if row["system"] == "base")
-    return f"{shown}\nThe base network has {base:.1f} % on the test images of its own classes.\n"
+        return ""
+    shown = [
+        [
+            system["title"], ", ".join(f"{k} {v}" for k, v in best.items()), str(len(of_seeds)),
+            *(_shown(name, [row[name] for row in of_seeds]) for name in FIGURES),
+        ]
+        for _, system, best, of_seeds in sorted(lines, key=lambda line: -line[0])
+    ]  # fmt: skip
+    names = (
+        "system", "tuned", "seeds", "accuracy %", "forgetting", "seconds", "kept, MB",
+        "examples passed",
+    )  # fmt: skip
+    title = f"{NETWORKS[network]}, {passes} pass{'es' if passes > 1 else ''}"
+    return f"### {title}\n\n{markdown_table(names, shown, names[2:])}"
+
+
+def _shown(name: str, values: list[float | None]) -> str:
+    """The values of the seeds in a cell."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    mean, spread = np.mean(numbers), np.std(numbers)
+    return {
+        "accuracy": f"{100 * mean:.1f} ± {100 * spread:.1f}",
+        "forgetting": f"{mean:.3f} ± {spread:.3f}",
+        "seconds": f"{mean:.0f}",
+        "bytes_stored": f"{mean / 1e6:.2f}",
+        "examples_passed": f"{mean:,.0f}",
+    }[name]
+
+
+def tables(rows: list[Row]) -> str:
+    """All tables."""
+    made = [table(rows, name, passes) for passes in PLAN["passes"] for name in NETWORKS]
+    text = "\n".join(filter(None, made))
+    return text or "There are no results yet: `--run_missing` makes them.\n"
 
 
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit 1 if the page is not as made")
+    parser.add_argument("--features", action="store_true", help="compute what the cache lacks")
     parser.add_argument("--run_missing", action="store_true", help="make what has no result")
-    parser.add_argument("--threads", type=int, default=1, help="of an operation")
+    parser.add_argument("--network", choices=NETWORKS, help="of --run_missing: this one alone")
+    parser.add_argument("--passes", type=int, help="of --run_missing: so many alone")
+    parser.add_argument("--wheels", default="runs/pretrained", help="folder of the wheels")
+    parser.add_argument("--cache", default="runs/pretrained", help="folder of the features")
     parser.add_argument("--data_dir", help="folder of TensorFlow Datasets")
-    parser.add_argument("--base", default="runs/pretrained/base.weights.h5", help="its weights")
+    parser.add_argument("--threads", type=int, default=1, help="of an operation")
     asked = parser.parse_args()
-    if asked.run_missing:
-        run_missing(asked)
-        return
-    same = put_between_marks(PAGE, "table", table(results()), check=asked.check)
-    sys.exit(print_file_status(PAGE, same, check=asked.check))
+    if not (asked.features or asked.run_missing):
+        same = put_between_marks(PAGE, "table", tables(results()), check=asked.check)
+        sys.exit(print_file_status(PAGE, same, check=asked.check))
+    for which in ("intra", "inter"):
+        getattr(tf.config.threading, f"set_{which}_op_parallelism_threads")(asked.threads)
+    try:
+        if asked.features:
+            features.make_all(Path(asked.cache), Path(asked.wheels), cuts(), asked.data_dir)
+        if asked.run_missing:
+            run_missing(asked)
+    except UserError as error:
+        print(format_error(error), file=sys.stderr)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":
