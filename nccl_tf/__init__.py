@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay
     from nccl_tf.methods.er_ace import ERACE as ERACE
     from nccl_tf.methods.ewc import EWC as EWC
+    from nccl_tf.methods.fecam import FeCAM as FeCAM
     from nccl_tf.methods.finetune import Finetune as Finetune
     from nccl_tf.methods.finetune import MultiTask as MultiTask
     from nccl_tf.methods.gdumb import GDumb as GDumb

@@ -37,7 +37,7 @@ OTHER = {
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]], "general": 4, "general_share": 0.25,
 }  # fmt: skip
 """A value of each argument that no row of a method has, other than its default where it can be."""
-KNOW_NOTHING = ("icarl", "ncm", "ranpac", "slda", "supsup")  # refuse known_classes
+KNOW_NOTHING = ("fecam", "icarl", "ncm", "ranpac", "slda", "supsup")  # refuse known_classes
 
 
 def arguments(cls) -> dict[str, inspect.Parameter]:

@@ -91,7 +91,7 @@ def test_a_walk_of_mer_by_hand():
     assert sum(np.allclose(after, end, rtol=1e-6) for end in ends) == 1
 
 
-WITHOUT = {"cn_dpm", "slda", "ncm", "ranpac"}
+WITHOUT = {"cn_dpm", "fecam", "slda", "ncm", "ranpac"}
 REPLAYS = {"gec": {"gec_tolerance": 0.0}}  # which has no need to in a few steps otherwise
 ONE_PER_CODE_PATH = {"er_ring", "gdumb", "mc_sgd", "mer", "gem"}
 

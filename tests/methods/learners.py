@@ -102,7 +102,7 @@ def fit(learner, *tasks, count=200, **kwargs):
 def head(learner) -> list[np.ndarray]:
     """What is trained of the last layer: its weights, the scores of supsup's masks on them, or the
     means or sums of classes that methods of frozen features have in their place."""
-    for statistic in ("means", "class_sums"):
+    for statistic in ("means", "sums", "class_sums"):
         if isinstance(learner, FeatureLearner) and hasattr(learner, statistic):
             return [getattr(learner, statistic).numpy().T]
     if hasattr(learner, "scores"):

@@ -108,7 +108,7 @@ def test_known_classes_that_mean_nothing_are_refused():
             nccl_tf.Finetune(tiny_network(), known_classes=classes)
     with pytest.raises(nccl_tf.UserError, match="and heads"):
         nccl_tf.Finetune(tiny_network(), known_classes=[0], heads=[[0, 1]])
-    for name in ("icarl", "ncm", "ranpac", "slda", "supsup"):
+    for name in ("fecam", "icarl", "ncm", "ranpac", "slda", "supsup"):
         with pytest.raises(nccl_tf.UserError, match="leave known_classes out"):
             build(name, known_classes=[0])
 

@@ -40,7 +40,7 @@ def test_examples_of_no_weight_and_a_row_of_nan_change_nothing(name):
     assert learner.predict(tf.constant(inputs), verbose=0).shape[0] == 5
 
 
-@pytest.mark.parametrize("name", ["slda", "ncm", "ranpac"])
+@pytest.mark.parametrize("name", ["slda", "ncm", "ranpac", "fecam"])
 def test_statistics_skip_a_row_of_nan_in_graphs_too(name, optimized_graphs):
     """Where TensorFlow joins a dense layer and its relu, which makes 0 of NaN."""
     learner = learner_of(name, run_eagerly=False)
