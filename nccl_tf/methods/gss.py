@@ -1,5 +1,6 @@
 """Gradient-based sample selection, the greedy variant (Aljundi et al., NeurIPS 2019)."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -50,7 +51,10 @@ class GSSGreedy(ReplayLearner):
     memory_class = ScoredMemory
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
-    cannot = rows.GSS_GREEDY.refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        **rows.GSS_GREEDY.refuses,
+        "padding": "cuts what it reads into groups of one size, which rows between would break",
+    }
 
     def __init__(
         self,
