@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.side_by_side import BATCH, measure, report, take_threads
-from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.experiment.run.build import build_learner, build_stream
-from nccl_tf.records.options import Options
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper.parity import (
     REFERENCE,
     compare,
     select_cells,
 )
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.experiment.run.build import build_learner, build_stream
+from nccl_tf.records.options import Options
 
 TARGETS = {"er_reservoir": 1.1, "ewc": 1.5}
 STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}

@@ -330,14 +330,14 @@ MUTANTS = {
         "tests/experiment/config",
     ),
     "parity: one standard error": Mutant(
-        "return 2 * math.sqrt(published +", "return math.sqrt(published +", "tests/reports/paper"
+        "return 2 * math.sqrt(published +", "return math.sqrt(published +", "tests/commands/paper"
     ),
     "parity: two seeds are enough": Mutant(
-        "MIN_SEEDS = 3", "MIN_SEEDS = 2", "tests/reports/paper"
+        "MIN_SEEDS = 3", "MIN_SEEDS = 2", "tests/commands/paper"
     ),
     "parity: times of other machines": Mutant(
         "record.seed, record.commit, record.device,", "record.seed,",
-        "tests/reports/paper",
+        "tests/commands/paper",
     ),
     "batches: padding has weight 1": Mutant(
         "weights[: len(order)] = 1", "weights[:] = 1", "tests/streams/test_batches.py"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from docs.make.generated_files import print_file_status, put_text, read_text
+from nccl_tf.commands.paper.published import Published, published
+from nccl_tf.commands.paper.rivals import rivals
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.records.options import as_arguments
-from nccl_tf.reports.paper.published import Published, published
-from nccl_tf.reports.paper.rivals import rivals
 
 FLAGS = Path(__file__).parents[2] / "flags"
 

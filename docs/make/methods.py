@@ -12,13 +12,13 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.arguments.hyperparameters import Hyperparameter
+from nccl_tf.commands.paper.parity import select_cells
+from nccl_tf.commands.paper.parity_tables import parities, verdict_table
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.methods.row import Method
 from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, as_svg, settings_lines
 from nccl_tf.reports.figures.style import numbered_style
-from nccl_tf.reports.paper.parity import select_cells
-from nccl_tf.reports.paper.parity_tables import parities, verdict_table
 from nccl_tf.reports.records import by_settings
 from nccl_tf.reports.table import as_markdown, markdown_table, titled_markdown
 from nccl_tf.reports.tables import results_table, stream_title

@@ -7,9 +7,8 @@ rest.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from nccl_tf.records.record import Record
-from nccl_tf.reports.paper.alternative_forgetting import with_last_task
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper.alternative_forgetting import with_last_task
+from nccl_tf.commands.paper.parity import (
     AGREES,
     MISSING,
     TIME_RATIO,
@@ -17,8 +16,9 @@ from nccl_tf.reports.paper.parity import (
     Comparison,
     compare,
 )
-from nccl_tf.reports.paper.published import Published
-from nccl_tf.reports.paper.variants import variants
+from nccl_tf.commands.paper.published import Published
+from nccl_tf.commands.paper.variants import variants
+from nccl_tf.records.record import Record
 from nccl_tf.reports.table import markdown_table
 
 _METHODS = ("nccl_ring", "nccl_reservoir")

@@ -7,11 +7,11 @@ from typing import Any
 
 from docs.make.generated_files import put_between_marks, read_text
 from docs.make.nccl import nccl_table, nccl_verdicts
+from nccl_tf.commands.paper.parity import Comparison, counts
+from nccl_tf.commands.paper.parity_tables import CONTENTS, Parity, parities
+from nccl_tf.commands.paper.published import Published
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import Record
-from nccl_tf.reports.paper.parity import Comparison, counts
-from nccl_tf.reports.paper.parity_tables import CONTENTS, Parity, parities
-from nccl_tf.reports.paper.published import Published
 from nccl_tf.reports.table import Table, folded_markdown, markdown_table
 
 INDEX = "index.md"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from docs.make.generated_files import print_file_status, put_between_marks
 from docs.make.parity_pages import put_nccl, put_parity
+from nccl_tf.commands.paper.parity import select_cells
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.records.record import Record
 from nccl_tf.reports.figures.bound import bound_table
-from nccl_tf.reports.paper.parity import select_cells
 from nccl_tf.reports.records import Records
 from nccl_tf.reports.table import Table, as_markdown, titled_markdown
 from nccl_tf.reports.tables import results_by_stream

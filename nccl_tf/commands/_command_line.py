@@ -13,8 +13,9 @@ from absl import flags
 
 from nccl_tf.arguments.choices import OFF, ON
 from nccl_tf.arguments.parameters import METHOD, TOPICS, Setting
-from nccl_tf.commands import figures, parity, publish, report, sweep, tables, train
+from nccl_tf.commands import figures, report, sweep, tables, train
 from nccl_tf.commands._command import Command
+from nccl_tf.commands.paper import parity_command, publish_command
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.methods.registry import METHODS, get_method
 from nccl_tf.records.options import run_flags
@@ -22,7 +23,7 @@ from nccl_tf.records.settings import hyperparameter_names, methods_with
 
 COMMANDS = {
     module.COMMAND.name: module.COMMAND
-    for module in (train, tables, figures, sweep, parity, report, publish)
+    for module in (train, tables, figures, sweep, parity_command, report, publish_command)
 }
 """Every command by its name, in the order of the help."""
 

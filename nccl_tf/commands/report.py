@@ -43,7 +43,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
 def _content(form: str, found: "Records") -> tuple[str, bytes]:
     """Name and content of the file."""
-    from nccl_tf.reports.page.render import parity_tables, report_page
+    from nccl_tf.commands.paper.parity_tables import tables_with_runs
+    from nccl_tf.reports.page.render import report_page
     from nccl_tf.reports.run_table import as_csv, as_parquet, mean_columns, run_columns
     from nccl_tf.reports.table import as_latex, as_tabular
     from nccl_tf.reports.tables import for_a_paper, results_by_stream
@@ -60,9 +61,9 @@ def _content(form: str, found: "Records") -> tuple[str, bytes]:
     if form == "tabular":
         return "results.tex", as_tabular(map(for_a_paper, results_by_stream(records))).encode()
     if form == "latex":
-        tables = [*results_by_stream(records), *parity_tables(records)]
+        tables = [*results_by_stream(records), *tables_with_runs(records)]
         return "tables.tex", as_latex(tables).encode()
-    page, problems = report_page(found.runs)
+    page, problems = report_page(found.runs, tables_with_runs(records))
     warn_skipped_records(problems, len(found.runs))
     return "report.html", page.encode()
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from docs.make.generated_files import print_file_status, put_between_marks
+from nccl_tf.commands.paper.published import Published, published
+from nccl_tf.commands.paper.variants import changes
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.records.record import Record
-from nccl_tf.reports.paper.published import Published, published
-from nccl_tf.reports.paper.variants import changes
 from nccl_tf.reports.records import Records
 from nccl_tf.reports.table import markdown_table
 

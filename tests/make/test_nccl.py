@@ -7,8 +7,8 @@ import re
 import pytest
 
 from docs.make.nccl import nccl_table, nccl_verdicts
-from nccl_tf.reports.paper.parity import select_cells
-from tests.reports.paper.test_parity import find_cell, record
+from nccl_tf.commands.paper.parity import select_cells
+from tests.commands.paper.test_parity import find_cell, record
 
 CELLS = select_cells(None)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from docs.make.parity_pages import put_nccl, put_parity
+from nccl_tf.commands.paper.parity import select_cells
 from nccl_tf.errors import UserError
-from nccl_tf.reports.paper.parity import select_cells
-from tests.reports.paper.test_parity import find_cell, record
+from tests.commands.paper.test_parity import find_cell, record
 
 CELLS = select_cells(None)
 MARKS = "<!-- parity:begin -->\n<!-- parity:end -->\n"

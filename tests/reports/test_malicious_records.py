@@ -8,8 +8,9 @@ import json
 
 import pytest
 
+from nccl_tf.commands.paper.parity_tables import tables_with_runs
 from nccl_tf.records.settings import settings_digest
-from nccl_tf.reports.page.render import parity_tables, report_page
+from nccl_tf.reports.page.render import report_page
 from nccl_tf.reports.records import RecordedRun, Records
 from nccl_tf.reports.run_table import as_csv, run_columns
 from nccl_tf.reports.table import Table, as_latex, as_markdown
@@ -57,8 +58,10 @@ def write(path, text: str) -> None:
 
 def show_all(records) -> tuple[str, str, str]:
     """Everything that the reports make of records: tables, page and data."""
-    tables = [*results_by_stream(records), *parity_tables(records)]
-    page, _ = report_page([RecordedRun(record, None) for record in records])
+    tables = [*results_by_stream(records), *tables_with_runs(records)]
+    page, _ = report_page(
+        [RecordedRun(record, None) for record in records], tables_with_runs(records)
+    )
     data = as_csv(run_columns(records))
     return "\n".join([as_latex(tables), *map(as_markdown, tables)]), page, data
 

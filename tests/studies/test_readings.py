@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nccl_tf.reports.paper.published import published
+from nccl_tf.commands.paper.published import published
 from studies.readings.__main__ import main, readings, table
 from tests.experiment import sample
 

@@ -16,8 +16,6 @@ from nccl_tf.reports.costs import (
 )
 from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import Group, streams_of, views_of
-from nccl_tf.reports.paper.parity import select_cells
-from nccl_tf.reports.paper.parity_tables import parities
 from nccl_tf.reports.records import RecordedRun, by_settings, spread_of
 from nccl_tf.reports.table import Table
 
@@ -138,7 +136,9 @@ _CONFIG = {
 }
 
 
-def report_page(runs: Sequence[RecordedRun]) -> tuple[str, list[str]]:
+def report_page(
+    runs: Sequence[RecordedRun], beside_published: Sequence[Table] = ()
+) -> tuple[str, list[str]]:
     """The page of finished runs: a figure, a table of settings for each stream, a table of all
     runs, and those beside published numbers.
 
@@ -146,6 +146,7 @@ def report_page(runs: Sequence[RecordedRun]) -> tuple[str, list[str]]:
 
     Args:
         runs: Finished runs, one or more.
+        beside_published: Tables of them beside published numbers.
 
     Returns:
         The HTML, and a sentence for each steps.csv that cannot be read.
@@ -182,7 +183,7 @@ def report_page(runs: Sequence[RecordedRun]) -> tuple[str, list[str]]:
         rows += [_run_row(title, group, record) for group in groups for record in group.records]
     parts.append(f'<h2>Runs</h2><p class="note">{_RUNS_NOTE}</p>')
     parts.append(_sortable(rows, "runs"))
-    parts += _beside_published([run.record for run in runs])
+    parts += _beside_published(beside_published)
     count = f"{len(rows)} {'run' if len(rows) == 1 else 'runs'}"
     head = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -243,13 +244,6 @@ def _figures(
             f"<script>{_SCRIPT}</script>",
         ]
     )
-
-
-def parity_tables(records: Sequence[Record]) -> list[Table]:
-    """The tables beside published numbers, the paper's and later papers', that have a run."""
-    cells = select_cells(table=None)
-    with_runs = (parity for parity in parities(cells, records) if parity.has_runs)
-    return [table for parity in with_runs for table in parity.tables()]
 
 
 def _settings_row(group: Group, ratios: Mapping[str, float]) -> dict[str, Any]:
@@ -359,11 +353,11 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _beside_published(records: Sequence[Record]) -> list[str]:
+def _beside_published(tables: Sequence[Table]) -> list[str]:
     import pandas
 
     parts = []
-    for table in parity_tables(records):
+    for table in tables:
         rows = [[cell.strip("`") for cell in row] for row in table.rows]
         cells = pandas.DataFrame(rows, columns=table.names).to_html(index=False, border=0)
         notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in table.notes)

@@ -5,9 +5,9 @@ import pytest
 
 from nccl_tf.reports.records import RecordedRun
 from tests.browser import browser, resize  # noqa: F401
+from tests.commands.paper.test_parity import find_cell
+from tests.commands.paper.test_parity import record as record_of_cell
 from tests.experiment import sample
-from tests.reports.paper.test_parity import find_cell
-from tests.reports.paper.test_parity import record as record_of_cell
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects
 import pytest
 
+from nccl_tf.commands.paper.parity_tables import tables_with_runs
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.reports.costs import COSTS
@@ -149,7 +150,7 @@ def test_a_view_for_each_budget_of_each_stream(runs, streams):
 
 
 def test_it_holds_everything_and_needs_nothing_else(runs):
-    page = report_page(runs)[0]
+    page = report_page(runs, tables_with_runs([run.record for run in runs]))[0]
     own = re.sub(r"<script.*?</script>", "", page, flags=re.S)
     assert not re.search(r"\s(src|srcset|action)=|@import|<link", own)
     for words in ("9 runs", "T9: permuted MNIST", "permuted_digits (single-head), the first 3 of"):

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nccl_tf.commands.paper.published import Published, published, tables
+from nccl_tf.commands.paper.rivals import CONTENTS as RIVAL_TABLES
+from nccl_tf.commands.paper.rivals import rivals
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.records.record import Record
 from nccl_tf.records.spread import spread
-from nccl_tf.reports.paper.published import Published, published, tables
-from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
-from nccl_tf.reports.paper.rivals import rivals
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
 MIN_SEEDS = 3

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from nccl_tf.commands.paper.parity import select_cells
 from nccl_tf.records.record import write_record
 from nccl_tf.records.settings import run_folder
-from nccl_tf.reports.paper.parity import select_cells
-from tests.reports.paper.test_parity import find_cell, record
+from tests.commands.paper.test_parity import find_cell, record
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_the_tables_with_runs_are_printed(command, results):
 def test_run_missing_runs_what_cells_lack(command, tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "nccl_tf.commands.parity.finish", lambda runs, given, say: asked.extend(runs)
+        "nccl_tf.commands.paper.parity_command.finish", lambda runs, given, say: asked.extend(runs)
     )
     cell = find_cell("T9", "er_ring")
     write_record(record(cell, 1, 0.9), tmp_path / "a")

@@ -16,7 +16,7 @@ from nccl_tf.records.options import OPTIONS, Options, resolve_options
 from nccl_tf.records.record import FILE_NAME
 
 if TYPE_CHECKING:
-    from nccl_tf.reports.paper.published import Published
+    from nccl_tf.commands.paper.published import Published
 
 _SEEDS = (0, 1, 2, 3, 4)
 
@@ -31,8 +31,8 @@ def run(flag_values: Mapping[str, Any]) -> int:
         UserError: No such table or cells, or a run was refused.
         Interrupted: A signal came during `--run_missing`.
     """
-    from nccl_tf.reports.paper.parity import DIFFERS, compare, select_cells
-    from nccl_tf.reports.paper.parity_tables import parity_page
+    from nccl_tf.commands.paper.parity import DIFFERS, compare, select_cells
+    from nccl_tf.commands.paper.parity_tables import parity_page
     from nccl_tf.reports.records import Records
 
     options = resolve_options(flag_values)

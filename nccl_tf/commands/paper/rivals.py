@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nccl_tf.commands.paper.published import Published, csv_rows
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.reports.paper.published import Published, csv_rows
 
 CONTENTS = {
     "DER": "rotated MNIST of the DER paper (Buzzega et al., NeurIPS 2020)",

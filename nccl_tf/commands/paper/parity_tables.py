@@ -4,19 +4,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nccl_tf.records.record import Record
-from nccl_tf.reports.paper.alternative_forgetting import last_task_table
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper.alternative_forgetting import last_task_table
+from nccl_tf.commands.paper.parity import (
     MIN_SEEDS,
     TIME_RATIO,
     Comparison,
     compare,
     counts,
+    select_cells,
 )
-from nccl_tf.reports.paper.published import Published, tf1_reference
-from nccl_tf.reports.paper.ranking import Order, orders
-from nccl_tf.reports.paper.rivals import CONTENTS as RIVAL_TABLES
-from nccl_tf.reports.paper.variants import variants
+from nccl_tf.commands.paper.published import Published, tf1_reference
+from nccl_tf.commands.paper.ranking import Order, orders
+from nccl_tf.commands.paper.rivals import CONTENTS as RIVAL_TABLES
+from nccl_tf.commands.paper.variants import variants
+from nccl_tf.records.record import Record
 from nccl_tf.reports.table import Table, mean_std, or_dash, titled_markdown, with_std
 
 CONTENTS = {
@@ -99,6 +100,12 @@ def parity_page(
     """The tables in Markdown with their titles; with `every`, also those without a run of ours."""
     shown = (parity for parity in parities(cells, records) if every or parity.has_runs)
     return titled_markdown(table for parity in shown for table in parity.tables())
+
+
+def tables_with_runs(records: Sequence[Record]) -> list[Table]:
+    """The tables beside published numbers, the paper's and later papers', that have a run."""
+    with_runs = (one for one in parities(select_cells(table=None), records) if one.has_runs)
+    return [table for parity in with_runs for table in parity.tables()]
 
 
 def verdict_table(table: str, comparisons: Sequence[Comparison]) -> Table:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nccl_tf.reports.paper.parity import select_cells
-from nccl_tf.reports.paper.published import csv_rows
-from nccl_tf.reports.paper.rivals import CONTENTS, rivals
+from nccl_tf.commands.paper.parity import select_cells
+from nccl_tf.commands.paper.published import csv_rows
+from nccl_tf.commands.paper.rivals import CONTENTS, rivals
 
 ROWS = csv_rows("published_rivals.csv")
 

@@ -5,24 +5,24 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nccl_tf.errors import UserError
-from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.records.new_record import make_record
-from nccl_tf.records.options import Options
-from nccl_tf.reports.paper import parity
-from nccl_tf.reports.paper.alternative_forgetting import last_task_table, with_last_task
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper import parity
+from nccl_tf.commands.paper.alternative_forgetting import last_task_table, with_last_task
+from nccl_tf.commands.paper.parity import (
     Comparison,
     compare,
     select_cells,
     tolerance,
 )
-from nccl_tf.reports.paper.parity_tables import (
+from nccl_tf.commands.paper.parity_tables import (
     summary,
     verdict_table,
 )
-from nccl_tf.reports.paper.ranking import orders
-from nccl_tf.reports.paper.variants import variants
+from nccl_tf.commands.paper.ranking import orders
+from nccl_tf.commands.paper.variants import variants
+from nccl_tf.errors import UserError
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.records.new_record import make_record
+from nccl_tf.records.options import Options
 from tests.experiment import sample
 from tests.experiment.sample import MEASURED
 

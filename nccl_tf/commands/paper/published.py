@@ -195,7 +195,7 @@ def tf1_reference() -> tuple[Reference, ...]:
 
 def csv_rows(name: str) -> list[dict[str, str]]:
     """The rows of a file of numbers beside this module."""
-    text = resources.files("nccl_tf.reports.paper").joinpath(name).read_text(encoding="utf-8")
+    text = resources.files("nccl_tf.commands.paper").joinpath(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
 

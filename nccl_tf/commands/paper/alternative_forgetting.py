@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from nccl_tf.records.record import Record
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper.parity import (
     MIN_SEEDS,
     Comparison,
     compare,
 )
+from nccl_tf.records.record import Record
 from nccl_tf.reports.table import Table, or_dash, with_std
 from nccl_tf.streams.catalog import DATASETS
 

@@ -11,19 +11,19 @@ from docs.make.flag_files import flag_files, own_flags, shared_flags
 from nccl_tf.commands._command_line import (
     parse,
 )
-from nccl_tf.experiment.config.resolve import leave_out, resolve
-from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.options import as_arguments
-from nccl_tf.reports.paper.published import (
+from nccl_tf.commands.paper.published import (
     published,
     tables,
     tf1_reference,
 )
-from nccl_tf.reports.paper.rivals import rivals
+from nccl_tf.commands.paper.rivals import rivals
+from nccl_tf.experiment.config.resolve import leave_out, resolve
+from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.options import as_arguments
 from nccl_tf.streams.catalog import DATASETS
 
 ROOT = Path(__file__).parents[3]
-PUBLISHED = Path(nccl_tf.__file__).parent / "reports" / "paper" / "published.csv"
+PUBLISHED = Path(nccl_tf.__file__).parent / "commands" / "paper" / "published.csv"
 ROWS = list(csv.DictReader(PUBLISHED.open()))
 FILES = sorted(p for top in ("T*", "DER", "ER-ACE") for p in ROOT.glob(f"flags/{top}/**/*.flags"))
 PAIRS = list(zip(published(), ROWS, strict=True))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import scipy.stats
 
-from nccl_tf.reports.paper.parity import (
+from nccl_tf.commands.paper.parity import (
     MIN_SEEDS,
     Comparison,
     tolerance,

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nccl_tf.commands.paper.published import Published, published
+from nccl_tf.commands.paper.rivals import rivals
 from nccl_tf.records.record import Record
 from nccl_tf.records.settings import flattened
-from nccl_tf.reports.paper.published import Published, published
-from nccl_tf.reports.paper.rivals import rivals
 
 _FIXED = ("method", "dataset", "max_tasks", "network", "hidden", "tasks")
 

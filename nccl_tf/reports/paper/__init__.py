@@ -1,1 +1,0 @@
-"""The paper's published numbers, compared with the runs."""
