@@ -29,7 +29,8 @@ def examples():
     for module in MODULES:
         for name, value in public(importlib.import_module(module), module):
             for code in re.findall(r"```python\n(.*?)```", inspect.getdoc(value) or "", re.DOTALL):
-                yield pytest.param(code, id=name)
+                marks = [pytest.mark.seconds(40)] if "export_learner(" in code else []
+                yield pytest.param(code, id=name, marks=marks)
 
 
 @pytest.mark.parametrize("code", list(examples()))

@@ -24,6 +24,7 @@ SHOWN = {
     "callbacks": "task 1: best after epoch ",
     "comparing_methods": "NCCL ",
     "pretrained_backbone": "fine-tuned: accuracy on each task ",
+    "learn_on_device": "with what the device has learned: ",
     "text": "replay: accuracy on each task ",
     "tabular_regression": "replay: mean absolute error on each group ",
     "growing_classes": "ring: 10 classes, ",
@@ -62,6 +63,13 @@ def test_an_example_runs(name, monkeypatch, capsys, tmp_path):
         }
         assert old["new images alone: LwF"] > old["new images alone: finetune"] + 30
         assert min(old["196 old images: ER"], old["196 old images: DER++"]) > 70
+    if name == "learn_on_device":
+        before, after = (
+            [float(share) for share in re.findall(r"([0-9.]+)%", line)]
+            for line in printed.splitlines()
+            if "%" in line
+        )
+        assert before[2] == 0 and after[2] > 80 and after[0] > 50
     if name == "callbacks":
         (folder,) = kept.glob("callbacks_*")
         assert (folder / "epochs.csv").stat().st_size and (folder / "steps.csv").stat().st_size

@@ -1,6 +1,7 @@
 """`check_learner`: what every learner must do, each item on a class of a user's own."""
 
 import contextlib
+import importlib.util
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from nccl_tf.conformance.trial import (
     rows_as_bytes,
     state_of,
 )
+from nccl_tf.device_file.export import check_exports, export_learner
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.memory import Memory
@@ -67,11 +69,13 @@ def check_learner(
       state is then as large as that of a learner made with them;
     * `heads`: with a head per task, an example is answered by the head of its task;
     * `serving_model`: `serving_model` answers as `predict` does;
-    * `jit_compile`: chunks of steps under XLA, and a rest, learn what single steps learn.
+    * `jit_compile`: chunks of steps under XLA, and a rest, learn what single steps learn;
+    * `export_learner`: a file of `nccl_tf.export_learner` takes its steps in LiteRT, where the
+      extra `device` is installed.
 
     A class may leave out three items at most, each by its reason in `cannot`, under the item's
-    name; of `add_classes`, `heads`, `serving_model` and `jit_compile` the learner then refuses what
-    it cannot do.
+    name; of `add_classes`, `heads`, `serving_model`, `jit_compile` and `export_learner` the learner
+    then refuses what it cannot do.
 
     Args:
         learner: The class.
@@ -344,6 +348,15 @@ class LearnerItems(LearnerTrial):
             if not (np.array_equal(one, other) if not atol else np.allclose(other, one, 0, atol)):
                 raise DiffersError(f"other values of {name} under XLA", "those of single steps")
 
+    def check_export_learner(self) -> None:
+        """A file learns what the learner does; its export compares them."""
+        if importlib.util.find_spec("ai_edge_litert") is None:
+            return
+        learner = self.new(run_eagerly=False)
+        self.fit(learner, 0)
+        with TemporaryDirectory() as folder:
+            export_learner(learner, Path(folder) / "learner.tflite", batch_size=BATCH)
+
 
 def _pad_reads(memory: Memory, count: int, content: int) -> None:
     """Let reads of a memory have more rows of weight 0, and other contents in all of these."""
@@ -401,6 +414,7 @@ ITEMS: dict[str, Item] = {
     "heads": LearnerItems.check_heads,
     "serving_model": LearnerItems.check_serving_model,
     "jit_compile": LearnerItems.check_jit_compile,
+    "export_learner": LearnerItems.check_export_learner,
 }
 """The items by their names, in the order in which they run."""
 _REFUSALS: dict[str, Item] = {
@@ -409,5 +423,8 @@ _REFUSALS: dict[str, Item] = {
     "serving_model": lambda trial: _refused("serving_model()", trial.learned.serving_model),
     "jit_compile": lambda trial: _refused(
         "jit_compile", lambda: trial.new(run_eagerly=False, jit_compile=True)
+    ),
+    "export_learner": lambda trial: _refused(
+        "export_learner", lambda: check_exports(trial.learned)
     ),
 }

@@ -20,6 +20,7 @@ from nccl_tf.device_file.layout import FORMAT, Layout
 from nccl_tf.device_file.program import Program
 from nccl_tf.device_file.runtime import schema
 from nccl_tf.errors import UserError, checked_at_least, one_line
+from nccl_tf.learner.devices import OneDevice
 from nccl_tf.learner.learner import Learner
 from nccl_tf.regular_files import read_regular
 from nccl_tf.whole_files import replaced
@@ -189,10 +190,10 @@ def check_exports(learner: Any) -> None:
     if not learner.compiled:
         raise UserError(f"received a {name} to export that is not compiled: call compile first")
     learner.options.check("exported")
-    if learner.devices.count > 1 or tf.distribute.has_strategy():
+    if type(learner.devices) is not OneDevice or tf.distribute.has_strategy():
         raise UserError(
-            f"received a {name} of several replicas to export: build it outside of a "
-            "tf.distribute strategy, with its weights"
+            f"received a {name} of a tf.distribute strategy to export: build it outside of one, "
+            "and load its weights"
         )
     if learner.storage.waits:
         raise UserError(
@@ -235,11 +236,13 @@ def _converted(program: Program, layout: Layout) -> tuple[bytes, FlatFile]:
         names = list(signatures)
         converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=names)
         converter.experimental_enable_resource_variables = True
+        converter.exclude_conversion_metadata = True  # a parse of the file less
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         try:
             content = converter.convert()
         except Exception as error:  # ConverterError is a name of a private module.
-            raise _unsupported(program, str(error)) from error
+            # Its text is the whole program, in thousands of lines.
+            raise _unsupported(program, str(error)) from None
     file = FlatFile(content)
     if custom := file.custom():
         raise UserError(
@@ -322,13 +325,16 @@ def _unsupported(program: Program, said: str) -> UserError:
 
 def _refusal(program: Program, kind: str, name: str, how: str) -> UserError:
     learner = program.learner
+    # A scope that was entered before has a number at its end.
     parts = re.split(r"[/:]", name)
+    parts += [re.sub(r"_\d+$", "", part) for part in parts]
     layers = [layer for layer in learner.network._flatten_layers() if layer.name in parts]
     where = f"the layer {layers[-1].name!r}" if layers else f"the step of {type(learner).__name__}"
     what = f"the operation {kind} {how}".strip()
     remedy = "take another layer" if layers else "take another method, option or loss"
     return UserError(
-        f"received {where} to export, which needs {what}, and LiteRT has none: {remedy}"
+        f"received {where} to export, which needs {what}, and LiteRT has no counterpart of it: "
+        f"{remedy}"
     )
 
 

@@ -192,9 +192,15 @@ def _row_numbers(op: Any, indices: tf.Tensor) -> tf.Tensor:
 
 @replaces("TensorListReserve")
 def list_reserve(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """A list of tensors of one shape, as one tensor with a further first axis."""
+    """A list of tensors of one shape, as one tensor with a further first axis.
+
+    Raises:
+        UnsupportedError: The shape is not fixed.
+    """
     entry, count = static(ins[0], op), int(static(ins[1], op))
     sides = [int(side) for side in entry.ravel()]
+    if min(sides, default=0) < 0:
+        raise UnsupportedError(op, "with a shape that is not fixed")
     return [tf.zeros([count, *sides], op.get_attr("element_dtype"))]
 
 
@@ -355,6 +361,23 @@ def left_shift(op: Any, ins: Sequence[Any]) -> list[Any] | None:
     if ins[0].high is None or by is None or set(by.ravel()) != {32}:
         raise UnsupportedError(op, "by other than 32 bits of 64")
     return [words.moved_up(ins[0])]
+
+
+@replaces("BitwiseAnd")
+def sign_or_low_bits(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """The sign of int32, by which Keras tells -0.0 from 0.0, or its lowest bits.
+
+    Raises:
+        UnsupportedError: Other bits are asked for.
+    """
+    mask = None if isinstance(ins[1], Words) else tf.get_static_value(ins[1])
+    if mask is not None and ins[0].dtype == tf.int32 and len(set(np.ravel(mask))) == 1:
+        one = int(np.ravel(mask)[0])
+        if one == -(2**31):
+            return [tf.where(ins[0] < 0, tf.constant(one, tf.int32), 0)]
+        if one > 0 and one & (one + 1) == 0 and one < 2**30:
+            return [tf.math.floormod(ins[0], one + 1)]
+    raise UnsupportedError(op, "of other bits than a sign or the lowest ones")
 
 
 @replaces("BitwiseOr")

@@ -148,7 +148,10 @@ def _outputs_of(graph: Any, op: Any, ins: list[Any]) -> Sequence[Any]:
     if any(isinstance(each, Handle) for each in ins):
         return _with_variable(op, ins)
     if op.type in REPLACEMENTS:
-        replaced = REPLACEMENTS[op.type](op, ins)
+        try:
+            replaced = REPLACEMENTS[op.type](op, ins)
+        except (IndexError, TypeError, ValueError) as error:
+            raise UnsupportedError(op, "with sides that are not fixed") from error
         if replaced is not None:
             return replaced
     if any(isinstance(each, Words) for each in ins):
@@ -177,7 +180,7 @@ def _again(op: Any, ins: Sequence[Any]) -> list[Any]:
     """The operation itself, in the graph of now."""
     for each in op.outputs:
         if each.dtype not in _DTYPES:
-            raise UnsupportedError(op, f"of {each.dtype.name}, in which LiteRT computes nothing")
+            raise UnsupportedError(op, f"of {each.dtype.name}")
     attributes = {
         name: value
         for name, value in op.node_def.attr.items()

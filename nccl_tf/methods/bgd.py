@@ -60,6 +60,7 @@ class BGD(Learner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "sigma")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "moves its means by an inverse hyperbolic sine, which LiteRT has not",
         "optimizer_state": "moves each mean by eta sigma^2 times the mean gradient",
         "refreezing": "keeps state for each trainable weight",
     }

@@ -60,6 +60,7 @@ class CLSER(ReplayLearner):
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "bounds its averages in float64, in which LiteRT computes nothing",
         "loss": "compares the probabilities of labels",
         **rows.CLSER.refuses,
     }

@@ -66,6 +66,7 @@ class GDumb(Learner):
     memory_class = Memory
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "trains a fresh network in Python when a task ends",
         "loss": "balances classes and mixes their images with its cross-entropy",
         **rows.GDUMB.refuses,
     }

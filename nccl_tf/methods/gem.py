@@ -48,6 +48,7 @@ class GEM(Learner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "violation", "qp_fallback")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "solves a quadratic program in NumPy in every step",
         "optimizer_state": (
             "projects the gradient so that a step along it raises no loss of the past"
         ),

@@ -52,6 +52,7 @@ class GSSGreedy(ReplayLearner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "scores each example by a gradient in a loop that LiteRT has not",
         **rows.GSS_GREEDY.refuses,
         "padding": "cuts what it reads into groups of one size, which rows between would break",
     }

@@ -59,6 +59,7 @@ class ICaRL(ReplayLearner):
     memory_class = ExemplarMemory
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "chooses its exemplars in Python when a task ends",
         "loss": "learns by the sigmoids of classes and their distillation",
         **rows.ICARL.refuses,
     }

@@ -82,6 +82,7 @@ class MCSGD(ReplayLearner):
     memory_class = RingMemory
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "walks from minimum to minimum in Python when a task ends",
         **rows.MC_SGD.refuses, "refreezing": "keeps state for each trainable weight",
     }  # fmt: skip
 

@@ -1,5 +1,6 @@
 """The nearest class mean on the features of a frozen network (Mensink et al., TPAMI 2013)."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -41,7 +42,10 @@ class NCM(FeatureLearner):
     """
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
-    cannot = rows.NCM.refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "sums features in float64, in which LiteRT computes nothing",
+        **rows.NCM.refuses,
+    }
 
     def __init__(self, network: keras.Model, *, ncm_distance: str = "euclidean", **kwargs: Any):
         super().__init__(network, **kwargs)

@@ -66,6 +66,7 @@ class RanPAC(FeatureLearner):
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "solves for its weights in NumPy when a task ends",
         "loss": "solves for the labels' least squares in closed form",
         **rows.RANPAC.refuses,
     }

@@ -1,5 +1,6 @@
 """Deep SLDA (Hayes and Kanan, CVPR Workshops 2020): streaming linear discriminant analysis."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -50,7 +51,10 @@ class SLDA(FeatureLearner):
     """
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
-    cannot = rows.SLDA.refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "solves linear systems, for which LiteRT has no operation",
+        **rows.SLDA.refuses,
+    }
 
     def __init__(
         self,

@@ -116,6 +116,14 @@ def test_numbers_are_cut_unpacked_and_counted():
     agrees(lambda x: tf.ensure_shape(x, [None]) + tf.size(x, tf.int64), numbers)
 
 
+def test_bits_of_a_sign_and_the_lowest_ones():
+    numbers = np.array([-(2**31), -1, 0, 5, 2**31 - 1], np.int32)
+    for mask in (-(2**31), 1, 255):
+        agrees(lambda x, mask=mask: tf.bitwise.bitwise_and(x, mask), numbers)
+    zeros = np.array([[0.0, -0.0, 0.0], [-0.0, 0.0, -1.0]], np.float32)
+    agrees(lambda x: keras.ops.argmax(x, axis=1), zeros)
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
 def test_of_equal_indices_the_last_row_is_written(dtype):
     value = np.arange(12).reshape(4, 3).astype(dtype)

@@ -47,7 +47,9 @@ PREDICTS_FROM_THE_END = ("fecam", "gdumb", "icarl", "ranpac")  # not with the ou
 SURE_LATER = ("er_ace",)  # of new classes against old ones, which its stream loss does not compare
 UNMASKED_IN_TRAINING = ("cn_dpm", "multi_task")
 OF_MORE_RUNS = ["equal_seeds", "datasets", "padding", "add_classes", "heads", "serving_model"]
-OF_ONE_RUN = [item for item in ITEMS if item not in (*OF_MORE_RUNS, "jit_compile")]
+OF_ONE_RUN = [
+    item for item in ITEMS if item not in (*OF_MORE_RUNS, "jit_compile", "export_learner")
+]
 OWN_STATE = (*ONE_PER_CODE_PATH, "ewc", "gem", "lwf", "derpp", "slda", "clser", "supsup")
 """One of each kind of state; the others run the items at night."""
 NETWORKS = {
@@ -116,6 +118,13 @@ def test_it_does_so_in_further_runs(name, item, rest):
 @pytest.mark.parametrize("name", [variant(n, ()) for n in CLASSES], scope="module")
 def test_chunks_learn_what_single_steps_learn(name):
     (verdict,) = checked(name, ["jit_compile"]).verdicts
+    assert verdict.outcome in ("held", "excused"), verdict
+
+
+@pytest.mark.seconds(90)  # an export
+@pytest.mark.parametrize("name", [variant(n, ()) for n in CLASSES], scope="module")
+def test_a_file_for_a_device_learns_what_it_learns(name):
+    (verdict,) = checked(name, ["export_learner"]).verdicts
     assert verdict.outcome in ("held", "excused"), verdict
 
 

@@ -78,6 +78,7 @@ class CNDPM(Learner):
     memory_class = ShortTermMemory
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "makes its experts in Python while it learns",
         "loss": "explains a label by the class probabilities of its experts",
         "class_weight": "trains an expert on examples by how well it explains them",
         "add_classes": "its experts have the outputs that they are built with",

@@ -67,6 +67,7 @@ class LPR(ReplayLearner):
     log_names: ClassVar[tuple[str, ...]] = ("loss", "memory_loss")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "solves linear systems, for which LiteRT has no operation",
         "optimizer_state": "takes a proximal step by its preconditioner",
         "skipped_step": "counts every batch, to take its preconditioner from the memory in time",
     }

@@ -74,6 +74,7 @@ class OrthogSubspace(Learner):
     log_names = ("loss", "memory_loss")
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "decomposes matrices, for which LiteRT has no operation",
         "optimizer_state": "ends a step at orthonormal weights",
         "refreezing": "keeps state for each trainable weight",
         "no_memory": "",

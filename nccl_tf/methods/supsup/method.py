@@ -62,6 +62,7 @@ class SupSup(Learner):
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "reads the number of the task in Python when it begins",
         "loss": "finds an example's task by the entropy of its class logits",
         "add_classes": (
             "the masks of ended tasks have no weights for later classes, so build its network with "

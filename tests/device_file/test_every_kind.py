@@ -1,0 +1,190 @@
+"""Every kind of learner takes Keras's steps on a device: its export compares them."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import nccl_tf
+from nccl_tf.errors import UserError
+from tests.device_file.learners import (
+    SHAPE,
+    TASKS,
+    Device,
+    compiled,
+    er,
+    examples,
+    memory,
+    network,
+)  # fmt: skip
+
+pytestmark = [pytest.mark.nightly, pytest.mark.seconds(90)]
+LOGITS = {"logits": ((6,), "float32")}
+SGD = keras.optimizers.SGD
+
+
+def with_memory(method, kind, **arguments):
+    """A function from a network to a learner with a memory."""
+    extras = LOGITS if method in (nccl_tf.DER, nccl_tf.DERpp) else None
+    return lambda net: compiled(method(net, memory(kind, extras=extras), **arguments))
+
+
+METHODS = {
+    "finetune": lambda net: compiled(nccl_tf.Finetune(net)),
+    "er_reservoir": with_memory(nccl_tf.ExperienceReplay, "reservoir"),
+    "er_ring": with_memory(nccl_tf.ExperienceReplay, "ring"),
+    "er_balanced": with_memory(nccl_tf.ExperienceReplay, "balanced"),
+    "er_ace": with_memory(nccl_tf.ERACE, "reservoir"),
+    "der": with_memory(nccl_tf.DER, "reservoir"),
+    "derpp": with_memory(nccl_tf.DERpp, "reservoir"),
+    "agem": with_memory(nccl_tf.AGEM, "ring"),
+    "mega1": with_memory(nccl_tf.MEGAI, "ring"),
+    "mega2": with_memory(nccl_tf.MEGAII, "ring"),
+    "nccl_reservoir": with_memory(nccl_tf.NCCL, "reservoir", beta_max=0.1),
+    "nccl_ring": with_memory(nccl_tf.NCCL, "ring", beta_max=0.1),
+    "nccl_balanced": with_memory(nccl_tf.NCCL, "balanced", beta_max=0.1),
+}
+
+
+def exported(learner, path, *fitted):
+    learner.fit(*(fitted or examples(0, 40)), batch_size=10, verbose=0)
+    return nccl_tf.export_learner(learner, path / "a.tflite")
+
+
+@pytest.mark.parametrize("net", ["mlp", "conv", "bn"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_on_a_network(method, net, tmp_path):
+    file = exported(METHODS[method](network(net)), tmp_path)
+    assert 0 < file.difference < 1e-5
+    assert not [name for name in file.operations if name.startswith("Flex")]
+
+
+OPTIMIZERS = {
+    "momentum": functools.partial(SGD, 0.05, momentum=0.9),
+    "nesterov": functools.partial(SGD, 0.05, momentum=0.9, nesterov=True),
+    "adam": functools.partial(keras.optimizers.Adam, 0.01),
+    "adamw": functools.partial(keras.optimizers.AdamW, 0.01),
+    "clipnorm": functools.partial(SGD, 0.05, clipnorm=0.5),
+    "clipvalue": functools.partial(SGD, 0.05, clipvalue=0.01),
+    "global_clipnorm": functools.partial(SGD, 0.05, global_clipnorm=0.5),
+    "accumulates": functools.partial(SGD, 0.05, gradient_accumulation_steps=2),
+    "cosine": lambda: SGD(keras.optimizers.schedules.CosineDecay(0.1, 50)),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_optimizer(optimizer, tmp_path):
+    assert exported(er(optimizer=OPTIMIZERS[optimizer]()), tmp_path).difference < 1e-5
+
+
+OPTIONS = {
+    "average_weights": {"average_weights": 0.9},
+    "rate_decay": {"rate_decay": 0.5, "optimizer": SGD(0.05, momentum=0.9)},
+    "present": {"stream_mask": "present"},
+    "task": {"stream_mask": "task"},
+    "known_classes": {"known_classes": [4, 5]},
+    "heads": {"heads": TASKS},
+    "union": {"heads": TASKS, "mask": "union"},
+    "joint": {"kind": "bn", "batch_norm": "joint"},
+    "frozen": {"kind": "bn", "batch_norm": "frozen"},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option(option, tmp_path):
+    assert exported(er(**OPTIONS[option]), tmp_path).difference < 1e-5
+
+
+def test_dark_replay(tmp_path):
+    slots = memory("reservoir", extras=LOGITS)
+    learner = compiled(nccl_tf.ExperienceReplay(network(), slots, dark=0.5))
+    assert exported(learner, tmp_path).difference < 1e-5
+
+
+LAYERS = {
+    "average pooling": lambda: [keras.layers.AveragePooling2D(3, 2, padding="same")],
+    "max pooling": lambda: [keras.layers.MaxPooling2D(3, 2, padding="same")],
+    "depthwise": lambda: [keras.layers.DepthwiseConv2D(3, depth_multiplier=2)],
+    "separable": lambda: [keras.layers.SeparableConv2D(4, 3, padding="same")],
+    "global pooling": lambda: [keras.layers.GlobalAveragePooling2D()],
+    "layer normalization": lambda: [keras.layers.LayerNormalization()],
+    "dropout": lambda: [keras.layers.Dropout(0.3, seed=3)],
+    "gelu": lambda: [keras.layers.Dense(4, "gelu")],
+    "relu6": lambda: [keras.layers.ReLU(6)],
+    "swish": lambda: [keras.layers.Dense(4, "silu")],
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer(layer, tmp_path):
+    begin = [keras.Input(SHAPE, dtype="uint8"), keras.layers.Rescaling(1 / 255)]
+    layers = [keras.layers.Conv2D(4, 3), *LAYERS[layer](), keras.layers.Flatten()]
+    net = keras.Sequential([*begin, *layers, keras.layers.Dense(6)])
+    learner = compiled(nccl_tf.ExperienceReplay(net, memory("reservoir")))
+    assert exported(learner, tmp_path).difference < 1e-5
+
+
+def test_a_frozen_network_under_a_head_is_no_part_of_the_state(tmp_path):
+    base = network("bn")
+    base.trainable = False
+    net = keras.Sequential([base, keras.layers.Dense(6)])
+    learner = compiled(nccl_tf.ExperienceReplay(net, memory("reservoir")))
+    file = exported(learner, tmp_path)
+    names = [part["name"] for part in file.layout["weights"]]
+    assert [name.split("/")[-1] for name in names] == ["kernel", "bias"]
+    other = keras.models.clone_model(net)
+    other.layers[0].trainable = False
+    another = compiled(nccl_tf.ExperienceReplay(other, memory("reservoir")))
+    Device(file.path).state.tofile(tmp_path / "state")
+    with pytest.raises(UserError, match="frozen weights"):
+        nccl_tf.load_device_state(another, tmp_path / "state")
+    other.set_weights(net.get_weights())
+    nccl_tf.load_device_state(another, tmp_path / "state")
+
+
+def test_regression(tmp_path):
+    net = keras.Sequential(
+        [keras.Input((5,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)]
+    )
+    slots = nccl_tf.ReservoirMemory(20, (5,), "float32", label_shape=(2,), label_dtype="float32")
+    learner = compiled(nccl_tf.ExperienceReplay(net, slots), loss="mse")
+    random = np.random.default_rng(0)
+    x, y = (random.normal(size=(40, side)).astype(np.float32) for side in (5, 2))
+    file = exported(learner, tmp_path, x, y)
+    found = Device(file.path)("infer", x=x[:1])["outputs"]
+    np.testing.assert_allclose(found, learner.predict(x[:1], verbose=0), atol=1e-5)
+
+
+def test_one_sigmoid(tmp_path):
+    net = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
+    slots = nccl_tf.ReservoirMemory(20, (5,), "float32", label_dtype="float32")
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    learner = compiled(nccl_tf.ExperienceReplay(net, slots), loss=loss)
+    x = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+    file = exported(learner, tmp_path, x, (x[:, 0] > 0).astype(np.float32))
+    answer = Device(file.path)("infer", x=x[:1])
+    assert answer["label"] == (answer["logits"][0] > 0)
+
+
+def test_several_inputs(tmp_path):
+    sides = {"left": keras.Input((3,), name="left"), "right": keras.Input((2,), name="right")}
+    joined = keras.layers.Concatenate()(list(sides.values()))
+    net = keras.Model(sides, keras.layers.Dense(6)(joined))
+    shapes, dtypes = {"left": (3,), "right": (2,)}, {"left": "float32", "right": "float32"}
+    slots = nccl_tf.ReservoirMemory(20, shapes, dtypes)
+    learner = compiled(nccl_tf.ExperienceReplay(net, slots))
+    random = np.random.default_rng(0)
+    x = {
+        name: random.normal(size=(40, *shape)).astype(np.float32) for name, shape in shapes.items()
+    }
+    file = exported(learner, tmp_path, x, np.arange(40) % 2)
+    assert [each["name"] for each in file.layout["inputs"]] == ["x_left", "x_right"]
+
+
+def test_tokens(tmp_path):
+    layers = [keras.layers.Embedding(20, 4), keras.layers.GlobalAveragePooling1D()]
+    net = keras.Sequential([keras.Input((7,), dtype="int32"), *layers, keras.layers.Dense(6)])
+    learner = compiled(nccl_tf.ExperienceReplay(net, nccl_tf.ReservoirMemory(20, (7,), "int32")))
+    x = np.random.default_rng(0).integers(0, 20, (40, 7)).astype(np.int32)
+    assert exported(learner, tmp_path, x, np.arange(40) % 2).difference < 1e-5
