@@ -1,5 +1,6 @@
 """What a file does, as graph code on a learner: its functions before they are emitted anew."""
 
+import functools
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -117,7 +118,7 @@ class Program:
             progress.task_is_open.assign(False)
             progress.tasks_ended.value.assign_add(1)
             for option in learner.options:
-                option.on_task_end(task)
+                _called(option, option.on_task_end, task)
             return tf.constant(0)
 
         def end_task() -> dict[str, tf.Tensor]:
@@ -177,7 +178,11 @@ class Program:
         task = progress.task.value + tf.cast(tf.logical_not(is_open), tf.int64)
         progress.task.assign(task)
         progress.task_is_open.assign(True)
-        hooks = [option.on_task_begin for option in learner.options if _extends_begin(option)]
+        hooks: list[Callable[..., Any]] = [
+            functools.partial(_called, option, option.on_task_begin)
+            for option in learner.options
+            if _extends_begin(option)
+        ]
         if type(learner).on_task_begin is not Core.on_task_begin:
             hooks.append(learner.on_task_begin)
 
@@ -206,6 +211,27 @@ def _extends_begin(option: Option) -> bool:
     return type(option).on_task_begin is not Option.on_task_begin
 
 
+_NO_GRAPH_CODE = (
+    AttributeError, NotImplementedError, TypeError, tf.errors.OperatorNotAllowedInGraphError,
+)  # fmt: skip
+
+
+def _called(option: Option, hook: Callable[[Any], None], task: tf.Tensor) -> None:
+    """Call a hook of an option.
+
+    Raises:
+        UserError: It is no graph code.
+    """
+    try:
+        hook(task)
+    except _NO_GRAPH_CODE as error:
+        names = " and ".join(option.get_config()) or type(option).__name__
+        raise UserError(
+            f"received a learner with {names}, which works in Python when a task begins or ends: "
+            f"leave {names} out of a file for a device"
+        ) from error
+
+
 def _traced(function: Callable[..., Any], specs: Sequence[tf.TensorSpec], hook: str) -> Any:
     """A concrete function on fixed shapes.
 
@@ -215,12 +241,7 @@ def _traced(function: Callable[..., Any], specs: Sequence[tf.TensorSpec], hook: 
     made = tf.function(function, input_signature=specs, autograph=False)
     try:
         return made.get_concrete_function()
-    except (
-        AttributeError,
-        NotImplementedError,
-        TypeError,
-        tf.errors.OperatorNotAllowedInGraphError,
-    ) as error:
+    except _NO_GRAPH_CODE as error:
         raise UserError(
             f"received a learner whose {hook} is no graph code ({type(error).__name__}: "
             f"{one_line(str(error))[:_MOST_REASON]}): a device runs operations of TensorFlow "

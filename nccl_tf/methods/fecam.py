@@ -1,5 +1,6 @@
 """FeCAM (Goswami et al., NeurIPS 2023): a Mahalanobis distance of its own to each class."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
@@ -59,7 +60,10 @@ class FeCAM(FeatureLearner):
     """
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
-    cannot = rows.FECAM.refuses
+    cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "decomposes matrices in NumPy when a task ends",
+        **rows.FECAM.refuses,
+    }
 
     def __init__(
         self,

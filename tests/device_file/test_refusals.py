@@ -139,3 +139,16 @@ def test_a_state_that_cannot_be_read(tmp_path):
     np.zeros(10**6, np.uint8).tofile(tmp_path / "large")
     with pytest.raises(UserError, match="cannot read the state"):
         nccl_tf.load_device_state(er(memory_kind="ring"), tmp_path / "large")
+
+
+def test_an_option_that_works_in_python_is_named(tmp_path):
+    class Notes(nccl_tf.Option):
+        def on_task_end(self, task_id):
+            self.ended = int(task_id)
+
+        def get_config(self):
+            return {"notes": 3}
+
+    learner = er()
+    learner.options.add(Notes())
+    refused(tmp_path, learner, "with notes, which works in Python")
