@@ -79,6 +79,7 @@ def test_the_help_of_a_method_has_its_title_its_flags_and_its_options(command):
     assert "DER++, with a memory: reservoir. Buzzega" in out
     assert {line.partition("=")[0] for line in out.splitlines() if line.startswith("  --")} == {
         "  --der_alpha", "  --der_beta", "  --batch_norm", "  --stream_mask", "  --average_weights",
+        "  --alignment",
         "  --dark: it has der_alpha and der_beta, with a draw of its own for each",
         "  --replay_labels: it has der_alpha and der_beta, with a draw of its own for",
     }  # fmt: skip

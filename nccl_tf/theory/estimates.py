@@ -1,25 +1,6 @@
 """Constants of the theory and its count of calls, estimated from runs."""
 
-import numpy as np
-import numpy.typing as npt
-
 from nccl_tf.errors import UserError
-
-Series = npt.NDArray[np.float64]
-"""One value per step: float [T]."""
-
-
-def loss_gap(losses: Series) -> tuple[float, float]:
-    r"""An upper and a lower bound of $\Delta_f = f(x^0) - f^*$.
-
-    Args:
-        losses: $f(x^t)$ along a run [T], the first at $x^0$; cross-entropy, so that $f^*$ is at
-            least 0.
-
-    Returns:
-        $f(x^0)$, the upper bound, and $f(x^0) - \min_t f(x^t)$, the lower bound.
-    """
-    return float(losses[0]), float(losses[0] - np.min(losses))
 
 
 def memory_error(population: int, drawn: int, variance: float) -> float:
