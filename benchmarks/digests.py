@@ -171,7 +171,7 @@ def learner_of(run: Run, stream: Any, classes: int | None = None) -> Any:
         metrics=["accuracy"], jit_compile=run.xla or run.kind == "xla", steps_per_execution=steps,
     )  # fmt: skip
     keras.config.set_dtype_policy("float32")
-    learner.options.record_steps(20)
+    learner.record_steps(20)
     return learner
 
 
@@ -327,7 +327,7 @@ def digests_of(run: Run) -> dict[str, str]:
         "outputs": digest(outputs_of(learner, run)),
         "accuracy": str(np.array(matrix).tolist()),
     }
-    log = learner.options.of(StepLog).take(0, False)[-1]
+    log = learner.option(StepLog).take(0, False)[-1]
     return {**found, "log": ",".join(f"{value:.9g}" for value in log)}
 
 

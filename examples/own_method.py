@@ -17,7 +17,7 @@ class MyDERpp(nccl_tf.ReplayLearner):
     """
 
     log_names = ("loss", "logits_loss")
-    columns = {"logits": lambda logits: logits.raw}
+    columns = {"logits": lambda logits, batch: logits.raw}
     replay_draws = 2
     hyperparameters = (WEIGHT,)
 

@@ -9,32 +9,58 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.variables import read_rows
 
 
 class ClassWeights:
-    """A factor for each class, in a variable on the device: one graph serves all factors.
+    """A factor for each class, of examples of the stream and of memories alike.
 
-    It is no Keras object, because it is no state of the learner that holds it: a `fit` says itself
-    how it weighs classes.
+    The factors are a variable on the device: one graph serves all of them, and has no operation for
+    them before some are set. It is no Keras object, because it is no state of the learner that
+    holds it: a `fit` says itself how it weighs classes.
 
-    Args:
-        count: Number of classes, each of which weighs 1 at first.
+    Attributes:
+        are_set: Whether factors were set once, so that graphs look them up.
     """
 
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._factors = keras.Variable(
-            np.ones(count, np.float32), dtype="float32", trainable=False, autocast=False,
-            name="class_weights",
-        )  # fmt: skip
+    def __init__(self) -> None:
+        self._factors: Any = None
+        self.are_set = False
 
-    def set(self, factors: Mapping[int, float]) -> None:
-        """Weigh classes by these factors, as `numbered` returns them, and all others by 1."""
-        values = np.ones(self.count, np.float32)
+    def set(self, factors: Mapping[int, float], classes: int) -> bool:
+        """Weigh examples by their classes from now on.
+
+        Args:
+            factors: By number, as `numbered` returns them; 1 for classes that are not among them.
+            classes: How many there are.
+
+        Returns:
+            Whether graphs change: at the first factors, and where there are more classes.
+        """
+        if not (self.are_set or factors):
+            return False
+        changes = not self.are_set or self._factors.shape[0] < classes
+        if changes:
+            self.are_set = True
+            self._factors = keras.Variable(
+                np.ones(classes, np.float32), dtype="float32", trainable=False, autocast=False,
+                name="class_weights",
+            )  # fmt: skip
+        values = np.ones(self._factors.shape[0], np.float32)
         values[list(factors)] = list(factors.values())
         self._factors.assign(values)
+        return changes
+
+    def weighed(self, batch: Batch) -> Batch:
+        """A batch whose weights are multiplied by those of their classes. Graph code.
+
+        Examples that a memory of the learner returns are weighed already.
+        """
+        if not self.are_set:
+            return batch
+        return batch._replace(weights=batch.weights * self.of(batch.labels))
 
     def of(self, labels: tf.Tensor) -> tf.Tensor:
         """The factors of examples, float32 [n]. Graph code.
@@ -48,7 +74,7 @@ class ClassWeights:
             numbers = tf.reshape(labels, [-1])
             numbers = tf.round(numbers) if numbers.dtype.is_floating else numbers
         # Examples of weight 0 may have any label.
-        numbers = tf.clip_by_value(tf.cast(numbers, tf.int64), 0, self.count - 1)
+        numbers = tf.clip_by_value(tf.cast(numbers, tf.int64), 0, self._factors.shape[0] - 1)
         return read_rows(self._factors, numbers)
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from nccl_tf.keras_private import give_new_shape
+
 _BYTES_PER_WORD = 8
 
 
@@ -121,9 +123,7 @@ def resize(
     fill = b"" if old.dtype == object else fill
     value = np.broadcast_to(np.asarray(fill, old.dtype), tuple(map(int, shape))).copy()
     value[tuple(slice(0, side) for side in old.shape)] = old
-    # Keras fixes the shape of a variable when it initialises it.
-    variable._initialize(value)
-    variable._shape = value.shape
+    give_new_shape(variable, value)
 
 
 def blank_like(array: np.ndarray) -> np.ndarray:

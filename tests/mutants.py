@@ -372,7 +372,7 @@ MUTANTS = {
         "return True", "tests/test_rng.py",
     ),
     "first epoch: stored in all": Mutant(
-        "storage.set_open(epoch in self._epochs)", "storage.set_open(True)",
+        "store_from_now(epoch in self._epochs)", "store_from_now(True)",
         "tests/learner/test_passes.py tests/learner/test_memories_of_learners.py",
     ),
     "arguments: lists change after all": Mutant(

@@ -4,22 +4,33 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from nccl_tf.batch import Batch
 from nccl_tf.class_weights import ClassWeights, numbered
 from nccl_tf.errors import UserError
 
 
 def test_factors_are_looked_up_by_labels_of_every_form():
-    weights = ClassWeights(3)
-    assert weights.of(tf.constant([2, 0])).numpy().tolist() == [1.0, 1.0]
-    weights.set({0: 0.5, 2: 30.0})
+    weights = ClassWeights()
+    weights.set({0: 0.5, 2: 30.0}, 3)
     for labels in (
         np.array([2, 1, 0]), np.array([[2], [1], [0]]), np.array([2.0, 1.0, 0.0]),
         np.array([[2.0], [1.0], [0.0]], np.float32), np.eye(3)[[2, 1, 0]],
     ):  # fmt: skip
         assert weights.of(tf.constant(labels)).numpy().tolist() == [30.0, 1.0, 0.5]
     assert np.isfinite(weights.of(tf.constant([-1, 99]))).all()  # examples of weight 0
-    weights.set({})
+    weights.set({}, 3)
     assert weights.of(tf.constant([2, 0])).numpy().tolist() == [1.0, 1.0]
+
+
+def test_graphs_change_at_the_first_factors_and_where_there_are_more_classes():
+    weights, labels = ClassWeights(), tf.constant([1, 3], tf.int64)
+    batch = Batch(tf.zeros([2, 1]), labels, tf.zeros([2], tf.int64), tf.constant([1.0, 2.0]))
+    assert not weights.set({}, 2) and not weights.are_set
+    assert weights.weighed(batch) is batch
+    assert weights.set({1: 4.0}, 2) and weights.are_set
+    assert not weights.set({}, 2) and not weights.set({0: 3.0}, 2)
+    assert weights.set({3: 5.0}, 4)
+    assert weights.weighed(batch).weights.numpy().tolist() == [1.0, 10.0]
 
 
 def test_classes_have_numbers_or_names():

@@ -61,10 +61,10 @@ def renewed(model, arrays):
 
     Args:
         model: The learner.
-        arrays: Its `variables_to_arrays(model.storage.variables)` then.
+        arrays: Its `variables_to_arrays(model.state_variables)` then.
     """
-    assign_arrays(model.storage.variables, arrays)
-    if (log := model.options.of(StepLog)) is not None:
+    assign_arrays(model.state_variables, arrays)
+    if (log := model.option(StepLog)) is not None:
         log.restore(StepLog(model.log_names, model.cumulative, log.every, 1).state())
     return model
 

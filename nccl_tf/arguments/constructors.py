@@ -83,8 +83,8 @@ def _parameter_of(row: Hyperparameter) -> inspect.Parameter:
 def _say_what_is_missing(cls: type) -> None:
     """Let a class's own constructor say what an argument that it lacks is, and not its name alone.
 
-    In place of Python's TypeError it raises a UserError. An object whose constructor has ended has
-    `_is_made` True.
+    In place of Python's TypeError it raises a UserError. An object with `_note_made` is told when
+    its constructor has ended.
     """
     init = vars(cls)["__init__"]
     signature = inspect.signature(init)
@@ -105,8 +105,9 @@ def _say_what_is_missing(cls: type) -> None:
         if missing:
             raise UserError(_what_is_missing(cls, missing))
         init(self, *args, **kwargs)
-        if type(self).__init__ is checked:  # the first of the chain, which ends last
-            object.__setattr__(self, "_is_made", True)
+        # The first of the chain ends last.
+        if type(self).__init__ is checked and hasattr(self, "_note_made"):
+            self._note_made()
 
     checked.__signature__ = signature  # type: ignore[attr-defined]  # Keras looks at no wrapped one
     cls.__init__ = checked  # type: ignore[misc]

@@ -62,7 +62,7 @@ class StepRecord(keras.callbacks.Callback):
         self._bytes = 0
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._log = self.model.options.record_steps(self.every)
+        self._log = self.model.record_steps(self.every)
         if not self._started:
             self._begin()
         steps = self._steps()
@@ -78,10 +78,10 @@ class StepRecord(keras.callbacks.Callback):
         self._last_batch = -1
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        if self.model.options.of(StepLog) is not self._log:
+        if self.model.option(StepLog) is not self._log:
             raise UserError(
                 f"{self.path} is to have a row for {self.every} steps, but another callback logs "
-                f"windows of {self.model.options.of(StepLog).every}: give them the same `every`"
+                f"windows of {self.model.option(StepLog).every}: give them the same `every`"
             )
         self._steps_to_write += batch - self._last_batch
         self._last_batch = batch
@@ -137,7 +137,7 @@ class StepRecord(keras.callbacks.Callback):
             )
         with self._open() as file:
             file.truncate(self._bytes)  # What was written after the checkpoint is written again.
-        self._log = self.model.options.of(StepLog)
+        self._log = self.model.option(StepLog)
         self._windows_written = self._steps() // self.every
         if state["every"] != self.every:
             self._append(state["rest"])
@@ -164,7 +164,7 @@ class StepRecord(keras.callbacks.Callback):
         self._steps_to_write = self._steps() - self._windows_written * self.every
 
     def _rows(self, complete_only: bool) -> list[list[float]]:
-        rows = self.model.options.of(StepLog).take(self._windows_written, complete_only)
+        rows = self.model.option(StepLog).take(self._windows_written, complete_only)
         # The open window is empty where its steps are in a row of another length.
         return [row for row in rows if row[0] > self._steps_written]
 

@@ -28,6 +28,7 @@ from nccl_tf.conformance.trial import (
 )
 from nccl_tf.device_file.export import check_exports, export_learner
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import METHODS
@@ -232,7 +233,7 @@ class LearnerItems(LearnerTrial):
         """
         with in_float64():
             learner = self.new()
-        layers = learner.network._flatten_layers()
+        layers = layers_of(learner.network, include_self=True)
         random = len(learner.network.variables) > len(learner.network.weights)
         if random or any(isinstance(each, keras.layers.BatchNormalization) for each in layers):
             return None  # Statistics are of all rows, and draws of as many.

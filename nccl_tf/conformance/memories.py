@@ -92,7 +92,7 @@ class MemoryTrial:
         given |= self.arguments
         before = frozen(given)
         memory = self.memory(**given)
-        memory.build_for(self._batch(memory, 0, 0), self.classes)
+        memory.build_for(self._batch(memory, 0, 0), task_classes=self.classes)
         self.unchanged = frozen(given) == before
         return memory
 

@@ -161,7 +161,7 @@ def state_of(learner: Learner) -> dict[str, np.ndarray]:
     random = {id(v) for v in network.variables} - weights
     return {
         name: variable.numpy()
-        for name, variable in learner.storage.variables.items()
+        for name, variable in learner.state_variables.items()
         if id(variable) not in random
         and variable.name not in _COUNTERS
         and not variable.name.endswith("draws")

@@ -20,6 +20,7 @@ from nccl_tf.device_file.layout import FORMAT, Layout
 from nccl_tf.device_file.program import Program
 from nccl_tf.device_file.runtime import schema
 from nccl_tf.errors import UserError, checked_at_least, one_line
+from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.devices import OneDevice
 from nccl_tf.learner.learner import Learner
 from nccl_tf.regular_files import read_regular
@@ -189,26 +190,27 @@ def check_exports(learner: Any) -> None:
         )
     if not learner.compiled:
         raise UserError(f"received a {name} to export that is not compiled: call compile first")
-    learner.options.check("exported")
+    for option in learner.options:
+        option.check("exported")
     if type(learner.devices) is not OneDevice or tf.distribute.has_strategy():
         raise UserError(
             f"received a {name} of a tf.distribute strategy to export: build it outside of one, "
             "and load its weights"
         )
-    if learner.storage.waits:
+    if any(not memory.is_allocated for memory in learner.memories()):
         raise UserError(
             f"received a {name} to export whose memory was built without shapes and has seen no "
             "fit: fit it first, or name example_shape"
         )
-    for layer in learner.network._flatten_layers():
+    for layer in layers_of(learner.network, include_self=True):
         if layer.compute_dtype not in (None, "float32") or layer.quantization_mode is not None:
             how = layer.quantization_mode or layer.compute_dtype
             raise UserError(
                 f"received a {name} to export whose layer {layer.name!r} computes in {how}, in "
                 "which LiteRT takes no step: build the network in float32"
             )
-    weights = learner.class_weighing.weights
-    if weights is not None and not np.all(weights.of(tf.range(weights.count)).numpy() == 1):
+    weights, classes = learner.class_weighing, tf.range(max(learner.num_classes, 2))
+    if weights.are_set and not np.all(weights.of(classes).numpy() == 1):
         raise UserError(
             f"received a {name} to export within a task of class_weight, which belongs to its "
             "fit: call end_task() first, and weigh examples on the device by weights"
@@ -328,7 +330,8 @@ def _refusal(program: Program, kind: str, name: str, how: str) -> UserError:
     # A scope that was entered before has a number at its end.
     parts = re.split(r"[/:]", name)
     parts += [re.sub(r"_\d+$", "", part) for part in parts]
-    layers = [layer for layer in learner.network._flatten_layers() if layer.name in parts]
+    inside = layers_of(learner.network, include_self=True)
+    layers = [layer for layer in inside if layer.name in parts]
     where = f"the layer {layers[-1].name!r}" if layers else f"the step of {type(learner).__name__}"
     what = f"the operation {kind} {how}".strip()
     remedy = "take another layer" if layers else "take another method, option or loss"
@@ -340,7 +343,7 @@ def _refusal(program: Program, kind: str, name: str, how: str) -> UserError:
 
 def _described(program: Program, layout: Layout, input_range: Any) -> dict[str, Any]:
     learner = program.learner
-    names = list(map(str, learner._class_names))
+    names = list(map(str, learner.class_names))
     offset, weights = 0, []
     for variable in program.trained:
         weights.append({"name": variable.path, "shape": list(variable.shape), "offset": offset})

@@ -147,7 +147,7 @@ class Program:
         """What the learner goes on from: variables that a step or a task writes, in their order."""
         return [
             variable
-            for variable in self.learner.storage.variables.values()
+            for variable in self.learner.state_variables.values()
             if id(variable.value) in self._written
         ]
 
@@ -196,7 +196,7 @@ class Program:
 
     def _predicted(self, x: Any) -> tf.Tensor:
         """Outputs as `predict` has them, with averaged weights where there are some."""
-        average = self.learner.options.of(AverageWeights)
+        average = self.learner.option(AverageWeights)
         if average is None:
             return self.learner.predict_step((x,))
         # Before the first step the average is the weights.

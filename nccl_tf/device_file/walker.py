@@ -5,13 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import function_def_to_graph, ops
+from tensorflow.python.framework import function_def_to_graph
 from tensorflow.python.ops import cond_v2
 
 from nccl_tf.device_file import rows
 from nccl_tf.device_file.errors import UnsupportedError
 from nccl_tf.device_file.replacements import REPLACEMENTS
 from nccl_tf.device_file.words import Words
+from nccl_tf.keras_private import add_operation, function_in
 
 _CONDITIONALS = "If", "StatelessIf"
 _LOOPS = "While", "StatelessWhile"
@@ -119,7 +120,7 @@ def _inner_graphs(graph: Any, op: Any) -> Iterator[Any]:
 
 
 def _graph_of(graph: Any, name: str) -> Any:
-    function = graph._get_function(name)
+    function = function_in(graph, name)
     made = getattr(function, "graph", None)
     if made is not None:
         return made
@@ -186,10 +187,8 @@ def _again(op: Any, ins: Sequence[Any]) -> list[Any]:
         for name, value in op.node_def.attr.items()
         if name not in _OF_THE_COMPILER and not name.startswith("_")
     }
-    new = ops.get_default_graph()._create_op_internal(
-        op.type, list(ins), [each.dtype for each in op.outputs],
-        name=op.name, attrs=attributes, op_def=op.op_def,
-    )  # fmt: skip
+    dtypes = [each.dtype for each in op.outputs]
+    new = add_operation(op, list(ins), dtypes, attributes, name=op.name)
     for before, after in zip(op.outputs, new.outputs, strict=True):
         if not after.shape.is_fully_defined() and before.shape.rank is not None:
             after.set_shape(after.shape.merge_with(before.shape))
@@ -252,9 +251,7 @@ def _like(op: Any, ins: list[Any], dtype: tf.DType) -> tf.Tensor:
     """The operation on int32 in place of unsigned integers."""
     attributes = {n: v for n, v in op.node_def.attr.items() if not n.startswith("_")}
     attributes["T"] = tf.compat.v1.AttrValue(type=dtype.as_datatype_enum)
-    new = ops.get_default_graph()._create_op_internal(
-        op.type, ins, [dtype], attrs=attributes, op_def=op.op_def
-    )
+    new = add_operation(op, ins, [dtype], attributes)
     return new.outputs[0]
 
 

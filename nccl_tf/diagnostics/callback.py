@@ -100,7 +100,7 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
                 f"received a {type(model).__name__}, which {reason}: the diagnostics measure steps "
                 "along gradients; leave one of the two out"
             )
-        if isinstance(model, Learner) and (dark := model.options.of(DarkReplay)):
+        if isinstance(model, Learner) and (dark := model.option(DarkReplay)):
             raise UserError(
                 f"received a learner with dark={dark.dark:g}: the diagnostics take the loss on "
                 "all examples of past tasks, whose logits are not stored; leave one of the two out"
@@ -122,9 +122,9 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
             self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
             inputs = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
             self._task_end = TaskEnd(model, self._gamma, self._examples, inputs, self._batches)
-        if model.options.of(ForgettingDiagnostics) is not self:
+        if model.option(ForgettingDiagnostics) is not self:
             check_holds_no_state(model.network, type(self).__name__)
-            model.options.add(self)
+            model.add_option(self)
 
     def before_step(self, batch: Batch) -> Any:
         return self._gamma.before_step(batch)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.learner.learner import Learner
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
 from nccl_tf.variables import values_of
@@ -59,7 +60,7 @@ class FullGradient:
         inputs: Shape and dtype of the inputs, the number of them left open.
     """
 
-    def __init__(self, learner: keras.Model, inputs: tf.TensorSpec):
+    def __init__(self, learner: Learner, inputs: tf.TensorSpec):
         self._learner = learner
         variables = learner.trainable_variables
         numbers = tf.TensorSpec((None,), tf.int32)

@@ -11,6 +11,7 @@ import nccl_tf.step_sizes as step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
 from nccl_tf.learner.heads import masked_for_stream
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import TwoGradientLearner
@@ -53,7 +54,7 @@ class GammaSum:
 
     def __init__(
         self,
-        learner: keras.Model,
+        learner: Learner,
         shadow: RingMemory,
         smoothness: float,
         memory_batch_size: int,

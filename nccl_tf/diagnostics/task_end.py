@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -20,6 +19,7 @@ from nccl_tf.diagnostics.memory_draws import (
     draw_step,
 )
 from nccl_tf.gradients import Products
+from nccl_tf.learner.learner import Learner
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
 from nccl_tf.theory.overfitting import inner_product
@@ -40,7 +40,7 @@ class TaskEnd:
 
     def __init__(
         self,
-        learner: keras.Model,
+        learner: Learner,
         gamma: GammaSum,
         examples: Callable[[int], Examples],
         inputs: tf.TensorSpec,

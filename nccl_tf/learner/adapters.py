@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.marks import Marks
 from nccl_tf.regular_files import open_regular
 from nccl_tf.whole_files import replaced
@@ -25,7 +26,7 @@ _ENDING = ".npz"
 
 def adapted(network: keras.Model) -> list[tuple[int, keras.layers.Layer]]:
     """The layers of a network that have adapters, each with its place among all layers."""
-    layers = enumerate(network._flatten_layers(include_self=False))
+    layers = enumerate(layers_of(network))
     return [(place, layer) for place, layer in layers if getattr(layer, "lora_enabled", False)]
 
 
@@ -58,7 +59,7 @@ def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
         network: Made from its configuration, in which some layers keep their adapters themselves.
         config: Of `config_of`.
     """
-    layers = list(network._flatten_layers(include_self=False))
+    layers = layers_of(network)
     for place, rank, alpha in config["layers"]:
         layer = layers[place]
         if not layer.lora_enabled:

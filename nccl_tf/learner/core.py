@@ -2,36 +2,51 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.arguments.attributes import check_private_names
 from nccl_tf.arguments.captured import Captured
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
+from nccl_tf.class_weights import ClassWeights
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
+from nccl_tf.keras_private import layers_of, loss_mean
 from nccl_tf.learner import adapters, checks, devices, growth, hints
-from nccl_tf.learner.class_weighing import ClassWeighing
-from nccl_tf.learner.columns import Column
+from nccl_tf.learner.columns import (
+    Column,
+    Extras,
+    check_columns,
+    extras_of,
+    place_column,
+    with_place_weights,
+)
 from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.execution import LOGGER, Execution
-from nccl_tf.learner.heads import HeadMasks, at_least_float32, masked_for_stream, select_logits
+from nccl_tf.learner.heads import (
+    HeadMasks,
+    at_least_float32,
+    masked_for_stream,
+    select_logits,
+    without_stream_classes,
+)
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.measures import NanCount, StepMeans
 from nccl_tf.learner.options.alignment import AlignHead, Alignment
 from nccl_tf.learner.options.average import AverageWeights
-from nccl_tf.learner.options.options import Options
+from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.step import Logits, Logs, Step, checked_applied
-from nccl_tf.learner.storage import Storage
 from nccl_tf.learner.turns import alone, one_at_a_time
 from nccl_tf.memories.kinds import check_memory
 from nccl_tf.memories.memory import Memory
@@ -46,6 +61,53 @@ from nccl_tf.networks.inspection import (
     vocabularies,
 )
 from nccl_tf.received import check_not_ragged
+
+AnOption = TypeVar("AnOption", bound=Option)
+
+
+@dataclass
+class _Base:
+    """The private state of a learner, apart from the attributes of its subclasses.
+
+    Attributes:
+        arguments: Of the constructor, as they were given.
+        is_made: Whether the constructor has ended, of the whole class.
+        head: Name of the layer that makes the logits; None where the network shows it.
+        growing: What grows with the head.
+        built_classes: Logits when the learner was made.
+        made_with: The ids of the variables that were trained then.
+        wrong_label: What graphs note of labels, weights, task ids and token ids in training.
+        wrong_at_test: The same at test.
+        said: Keys of the warnings that were given.
+        trained: What `checks.trained` gave at `compile`; None before it.
+        class_names: Of the data that have come so far.
+        positive: That of the class which metrics of two judge; None where no data told.
+        compile_arguments: Those of `compile`.
+        metrics: Those that `compile` has made.
+        metrics_fit: Whether the metrics were tried out.
+        count: The graph of `confusion`; None before `compile`.
+        remember: That of `remember`.
+        test_functions: Keras's functions of evaluation, by the steps of a call.
+    """
+
+    arguments: Captured
+    is_made: bool = False
+    head: str | None = None
+    growing: Any = None
+    built_classes: int = 0
+    made_with: list[int] = field(default_factory=list)
+    wrong_label: Any = None
+    wrong_at_test: Any = None
+    said: set[str] = field(default_factory=set)
+    trained: list[tuple[int, bool]] | None = None
+    class_names: tuple[str, ...] = ()
+    positive: str | None = None
+    compile_arguments: Mapping[str, Any] = field(default_factory=dict)
+    metrics: list[keras.metrics.Metric] = field(default_factory=list)
+    metrics_fit: bool = False
+    count: Any = None
+    remember: Any = None
+    test_functions: dict[int, Any] = field(default_factory=dict)
 
 
 class Core(keras.Model):
@@ -103,9 +165,9 @@ class Core(keras.Model):
     so that layers may keep a state between batches; a subclass does not inherit it."""
     columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
     """What the memory keeps of an example beside inputs, labels and tasks: by name, a function of
-    the logits of a batch, `logits.raw` and `logits.masked`, that returns its entries [n, ...], such
-    as `{"logits": lambda logits: logits.raw}`. A memory without shapes gets the columns by itself,
-    and a batch that is read from it has them in `extras`."""
+    the logits of a batch, `logits.raw` and `logits.masked`, and of the batch itself, that returns
+    its entries [n, ...], such as `{"logits": lambda logits, batch: logits.raw}`. A memory without
+    shapes gets the columns by itself, and a batch that is read from it has them in `extras`."""
     hyperparameters: ClassVar[Rows] = ()
     """The rows of the method's own numbers. An attribute of a row's name takes values in its range
     alone. A constructor that names no such argument takes it all the same, with the row's default,
@@ -119,20 +181,38 @@ class Core(keras.Model):
     "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
     than SGD without momentum and weight decay, which it is only told of), "jit_compile",
     "single_tasks" (tasks one after another), "refreezing" (other layers trainable than when it was
-    made), "no_memory" (None in place of a memory of its `memory_class`); the options that it
-    refuses, as `Method.refuses` of the registry; and items of `nccl_tf.check_learner`. A class adds
-    its own reasons to those of its bases; "" takes one back."""
+    made), "no_memory" (None in place of a memory of its `memory_class`), "known_classes"; the
+    options that it refuses, as `Method.refuses` of the registry; and items of
+    `nccl_tf.check_learner`. A class adds its own reasons to those of its bases; "" takes one
+    back."""
+    network: Final[keras.Model]
+    memory: Final[Any]
+    heads: HeadMasks | None
+    example_loss: ExampleLoss
+    num_classes: Final[int]
+    options: tuple[Option, ...]
+    progress: Final[Progress]
+    execution: Execution
+    devices: Final[devices.OneDevice]
+    class_weighing: Final[ClassWeights]
+    nan_count: Final[NanCount]
+    weights_of_adapters: adapters.AdapterWeights
+    seed: Final[int]
+    stores: Final[str]
+    saves_memory: bool
+    stores_now: keras.Variable
+    _base: _Base
+    _quantity_means: Final[StepMeans]
+    _owns_private_names: ClassVar[bool] = True
     _checked_rows: ClassVar[Mapping[str, Hyperparameter]] = MappingProxyType({})
     _unnamed_rows: ClassVar[Sequence[Hyperparameter]] = ()
-    _arguments: Captured
-    execution: Execution
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """A learner that is not made yet, with the arguments of its constructor."""
         learner = super().__new__(cls, *args, **kwargs)
-        object.__setattr__(learner, "_arguments", Captured(cls, args, kwargs))
         # Keras sets the steps of a call when it makes a model.
         object.__setattr__(learner, "execution", Execution())
+        object.__setattr__(learner, "_base", _Base(Captured(cls, args, kwargs)))
         return learner
 
     def __init__(
@@ -166,7 +246,7 @@ class Core(keras.Model):
                 "plain keras.Model; take its network, learner.network"
             )
         given, network = network, as_network(network)
-        self._arguments.replace({"network": given}, {"network": network})
+        self._base.arguments.replace({"network": given}, {"network": network})
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         check_can_be_loaded(network)
@@ -176,24 +256,29 @@ class Core(keras.Model):
         self.seed = checked_seed(seed)
         checked_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
-        self._head = head
+        self._base.head = head
         if head is not None:
             find_head(network, self.num_classes, head)
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
-        self._arguments.replace({"heads": heads}, self._heads_as_argument())
-        self.devices: Any = devices.kind_in_scope()(self)
+        self._base.arguments.replace({"heads": heads}, self._heads_as_argument())
+        self.devices = devices.kind_in_scope()(self)
         self.devices.check_learner()
-        self._growing = growth.Growing(network)
+        self._base.growing = growth.Growing(network)
         self.progress = Progress(self.state, lambda: tuple(network.output_shape[-1:]))
-        self.storage = Storage(self, checked_name("stores", stores, STORES))
-        self.class_weighing = ClassWeighing(self)
-        self._known_classes: list[int] | None = None
+        self.stores = checked_name("stores", stores, STORES)
+        self.saves_memory = True
+        stores_now = keras.Variable(
+            True, dtype="bool", trainable=False, autocast=False, name="stores_now"
+        )
+        object.__setattr__(self, "stores_now", stores_now)  # no state, so that Keras has none
+        self._base.built_classes = self.num_classes
+        self.class_weighing = ClassWeights()
         if known_classes is not None:
             self._mark_known(known_classes)
-        self.options = Options(self)
+        self.options = ()
         self._check_memory(memory)
-        self.memory: Any = memory
+        self.memory = memory
         made = (
             AverageWeights.of(average_weights, network, self.state, self.execution.turns),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
@@ -209,16 +294,15 @@ class Core(keras.Model):
             ),
         )
         for option in filter(None, made):
-            self.options.add(option)
-        self.storage.check(self.columns)
+            self.add_option(option)
+        self._check_columns(self.columns)
         self._quantity_means = StepMeans(self.log_names[1:])
         # One thread may predict while another one trains.
-        self._wrong_label, self._wrong_at_test = (
+        self._base.wrong_label, self._base.wrong_at_test = (
             checks.WrongLabel(self.devices.gather, self.devices.count == 1) for _ in range(2)
         )
         self.nan_count = NanCount(self.devices.gather)
-        self._said: set[str] = set()
-        self._made_with = [id(v) for v in self.trainable_variables]
+        self._base.made_with = [id(v) for v in self.trainable_variables]
         self._hint_of_shared_network()
         if own := own_training(given):
             self.warn_once(
@@ -231,6 +315,7 @@ class Core(keras.Model):
         self.built = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_private_names(cls)
         super().__init_subclass__(**kwargs)
         cls._checked_rows = rows_of(cls)
         cls._unnamed_rows = show_arguments(cls, Core, cls._checked_rows)
@@ -243,6 +328,10 @@ class Core(keras.Model):
     @steps_per_execution.setter
     def steps_per_execution(self, steps: int) -> None:
         self.execution.steps = steps
+
+    def _note_made(self) -> None:
+        """Called when the constructor of the object's class has ended."""
+        self._base.is_made = True
 
     # ---- one step --------------------------------------------------------------------------------
 
@@ -261,7 +350,7 @@ class Core(keras.Model):
         learned = batch._replace(weights=tf.where(is_learned, batch.weights, 0.0))
         for option, note in reversed(list(zip(self.options, notes, strict=True))):
             option.after_step(learned, step, note)
-        self.after_step(learned, step)
+        self.after_step(without_stream_classes(learned), step)
         return self._log(learned, step)
 
     def update(self, batch: Batch) -> Step:
@@ -381,7 +470,7 @@ class Core(keras.Model):
 
         Gradients of the first layers do. Where these are frozen, a relu may hide it.
         """
-        layers = self.network._flatten_layers(include_self=False)
+        layers = layers_of(self.network)
         if not any(layer.weights and not layer.trainable for layer in layers):
             return loss
         has_nan = rows_with_nan(batch.inputs)
@@ -437,7 +526,7 @@ class Core(keras.Model):
             batch: Examples; those of weight 0 are not stored.
             logits: Of the batch.
         """
-        kept = {name: column(logits) for name, column in self.storage.columns.items()}
+        kept = {name: column(logits, batch) for name, column in self._kept_columns().items()}
         self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
 
     def _log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
@@ -447,7 +536,7 @@ class Core(keras.Model):
             batch: The stream batch, with weights 0 if the step was skipped.
             step: The applied step.
         """
-        is_learned, tracker = step.is_learned, self._loss_tracker
+        is_learned, tracker = step.is_learned, loss_mean(self)
         loss = tf.cast(tf.where(is_learned, step.logs["loss"], 0.0), tracker.total.dtype)
         tracker.total.value.assign_add(loss)
         tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
@@ -463,7 +552,7 @@ class Core(keras.Model):
         """As in Keras; the loss over no step or example is NaN, not 0."""
         results = super().get_metrics_result()
         if "loss" in results:
-            counted = self._loss_tracker.count.value > 0
+            counted = loss_mean(self).count.value > 0
             results["loss"] = tf.where(counted, results["loss"], float("nan"))
         return results
 
@@ -557,18 +646,79 @@ class Core(keras.Model):
         """
         batch = self.as_batch(data)
         if not self.execution.known.labels_checked:
-            batch, wrong = self._wrong_label.find(
+            batch, wrong = self._base.wrong_label.find(
                 data, batch, self.example_loss, self.num_classes, self._class_table(),
                 vocabularies(self.network),
             )  # fmt: skip
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)
-        self.storage.build(batch)
-        batch = self.class_weighing.weighed(self.storage.completed(batch))
+        self.build_memory(batch)
+        batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
+        batch = self.class_weighing.weighed(batch)
         for option in self.options:
             batch = option.stream_batch(batch)
         return batch
+
+    # ---- what memories keep -----------------------------------------------------------------
+
+    def store_from_now(self, stores: bool) -> None:
+        """Choose whether examples that come from now on are stored and counted in statistics.
+
+        `fit` does so where an epoch begins. It is no state.
+        """
+        self.stores_now.assign(stores)
+        for memory in self.memories():
+            memory.set_stores(stores)
+
+    def build_memory(
+        self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Allocate the memories that were built without shapes.
+
+        Args:
+            batch: Examples, as `as_batch` makes them; their number does not matter.
+            task_classes: The classes of each task, where there are no heads to tell.
+
+        Raises:
+            UserError: The examples have no fixed shape.
+        """
+        waiting = [memory for memory in self.memories() if not memory.is_allocated]
+        if waiting and self.heads is not None:
+            task_classes = self.heads.classes
+        for memory in waiting:
+            # Variables are made outside of the graph that a first batch is traced in.
+            with tf.init_scope(), self.distribute_strategy.scope():
+                memory.build_for(batch, self._extras(memory, batch), task_classes)
+
+    def _extras(self, memory: Memory, batch: Batch) -> Extras:
+        """The further columns of a memory for examples such as those of a batch.
+
+        Another memory than the learner's own keeps those alone that it names.
+        """
+        columns = self._kept_columns()
+        if memory is not self.memory:
+            columns = {name: column for name, column in columns.items() if name in memory.extras}
+        # There is a column's entry at each place of the targets.
+        places = batch.labels.shape[1 : len(self.network.output_shape) - 1]
+        extras = extras_of(columns, self.num_classes, places, batch)
+        return extras if batch.place_weights is None else extras | place_column(batch.place_weights)
+
+    def _kept_columns(self) -> dict[str, Column]:
+        """The columns of the method and of the options, by name."""
+        options = (column for option in self.options for column in option.columns.items())
+        return {**self.columns, **dict(options)}
+
+    def _check_columns(self, columns: Mapping[str, Column]) -> None:
+        """Check that the memory has a place for columns, where its shapes are known.
+
+        Raises:
+            UserError: It has not.
+        """
+        if columns and self.memory is not None and self.memory.is_allocated:
+            places = self.network.output_shape[1:-1]
+            wanted = extras_of(columns, self.num_classes, places, self.memory.specs)
+            check_columns(self.memory, wanted, type(self).__name__)
 
     # ---- tasks -----------------------------------------------------------------------------------
 
@@ -609,10 +759,24 @@ class Core(keras.Model):
         task_id = int(self.progress.task.numpy())
         self.on_task_end(task_id)
         self.progress.close_task()
-        self.class_weighing.set({})
+        self._weigh_classes({})
         self.progress.tasks_ended.assign_add(1)
         for option in self.options:
             option.on_task_end(task_id)
+
+    def _weigh_classes(self, factors: Mapping[int, float]) -> None:
+        """Weigh examples by their classes from now on, those of memories too.
+
+        Args:
+            factors: By number; 1 for classes that are not among them.
+        """
+        with self.distribute_strategy.scope():
+            changes = self.class_weighing.set(factors, max(self.num_classes, 2))
+        if changes:
+            for memory in self.memories():
+                memory.weigh_by(self.class_weighing)
+            self.execution.forget()
+            self.make_graphs()
 
     def check_head(self, task_id: int) -> None:
         """Check that there is a head for a task, where there are heads.
@@ -638,6 +802,18 @@ class Core(keras.Model):
             return table
         count = min(len(table), len(heads))
         return table[:count] & heads[:count]
+
+    @property
+    def state_variables(self) -> dict[str, keras.Variable]:
+        """All state that learning depends on: weights, memory, generators, optimizer and counters.
+
+        The step log has a state of its own (`StepLog.state`).
+        """
+        for memory in self.memories():
+            memory.blank_spare_row()
+        variables = [*self.variables, *self.optimizer.variables]
+        variables += [v for memory in self.memories() for v in memory.variables]
+        return {f"{i:04d} {v.name}": v for i, v in enumerate(variables)}
 
     @property
     def skipped(self) -> keras.Variable:
@@ -668,8 +844,41 @@ class Core(keras.Model):
             name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
-        self._growing.add(variable, shape, value if grown is None else grown)
+        self._base.growing.add(variable, shape, value if grown is None else grown)
         return variable
+
+    def add_option(self, option: Option) -> None:
+        """Let an option take part in every step from the next one on.
+
+        It takes the place of one of the same class.
+
+        Args:
+            option: An object of a subclass of `nccl_tf.Option`.
+
+        Raises:
+            UserError: It is no option, the method refuses it, the memory has no place for its
+                columns, or it runs on one device only.
+        """
+        if not isinstance(option, Option):
+            raise UserError(
+                f"received {option!r} as an option, expected an object of a subclass of "
+                "nccl_tf.Option: make one, such as add_option(MyOption(learner))"
+            )
+        given = {name: value for name, value in option.get_config().items() if value is not None}
+        for reason in filter(None, map(self.why_not, given)):
+            raise UserError(
+                f"received {' and '.join(f'{name}={value!r}' for name, value in given.items())}, "
+                f"but {type(self).__name__} {reason}: leave {' and '.join(given)} out"
+            )
+        self.devices.check_option(option)
+        self._check_columns(option.columns)
+        others = (each for each in self.options if type(each) is not type(option))
+        self.options = (option, *others)
+        self.execution.forget()
+
+    def option(self, kind: type[AnOption]) -> AnOption | None:
+        """The option of a class; None where there is none."""
+        return next((option for option in self.options if isinstance(option, kind)), None)
 
     def memories(self) -> list[Memory]:
         """All memories that the method keeps."""
@@ -688,8 +897,8 @@ class Core(keras.Model):
             key: Names the warning.
             message: Its text; None where there is nothing to warn of.
         """
-        if message and key not in self._said:
-            self._said.add(key)
+        if message and key not in self._base.said:
+            self._base.said.add(key)
             LOGGER.warning("%s", message)
 
     def make_graphs(self) -> None:
@@ -722,7 +931,7 @@ class Core(keras.Model):
         Raises:
             UserError: Another learner has let it grow.
         """
-        if self._growing.is_behind():
+        if self._base.growing.is_behind():
             raise UserError(
                 f"received a {type(self).__name__} of {self.num_classes} classes whose network has "
                 "grown since, by another learner: make the learner again, around the network as it "
@@ -755,6 +964,7 @@ class Core(keras.Model):
         hints.warn_of_shared_memory(memory)
 
     def _mark_known(self, classes: Sequence[int]) -> None:
+        self._check_option("known_classes", classes)
         try:
             known = sorted(map(operator.index, classes))
         except TypeError as error:
@@ -773,8 +983,7 @@ class Core(keras.Model):
                 f"classes 0 to {self.num_classes - 1}"
             )
         self.progress.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
-        self._known_classes = known
-        self._arguments.replace({"known_classes": classes}, {"known_classes": known})
+        self._base.arguments.replace({"known_classes": classes}, {"known_classes": known})
 
     def _heads_as_argument(self) -> dict[str, Any]:
         return {"heads": None if self.heads is None else list(map(list, self.heads.classes))}

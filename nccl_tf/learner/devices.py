@@ -22,6 +22,7 @@ from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.gradients import loss_scale
+from nccl_tf.keras_private import epoch_of_backup, function_of_steps, layers_of, own_others
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.step import Step
@@ -104,7 +105,7 @@ class OneDevice:
         Args:
             step: From the data of a batch to logs.
         """
-        return self._learner._make_function(step)
+        return function_of_steps(self._learner, step)
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """The rows of a whole batch [n, ...] that are passed and measured here."""
@@ -365,7 +366,7 @@ class Replicas(OneDevice):
             self._steps = tf.function(self._run_steps, reduce_retracing=True, autograph=False)
         called.on_train_begin()
         logs: dict[str, Any] = {}
-        for epoch in range(self._learner._initial_epoch or 0, epochs):  # of a backup
+        for epoch in range(epoch_of_backup(self._learner) or 0, epochs):  # of a backup
             self._learner.reset_metrics()
             called.on_epoch_begin(epoch)
             iterator = iter(x)
@@ -563,8 +564,8 @@ class Replicas(OneDevice):
         Args:
             before: Variables of the network, with their values from before the passes.
         """
-        layers = self._learner.network._flatten_layers()
-        own = {id(v) for layer in layers for v in layer._non_trainable_variables}
+        layers = layers_of(self._learner.network, include_self=True)
+        own = {id(v) for layer in layers for v in own_others(layer)}
         moved = [(v, old) for v, old in before if id(v) in own and old.dtype.is_floating]
         if not moved:
             return

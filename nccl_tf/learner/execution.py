@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from nccl_tf import xla
+from nccl_tf import keras_private, xla
 from nccl_tf.errors import UserError
 from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.turns import Turns
@@ -86,7 +86,7 @@ class Execution:
         self.known = HostFacts()
         self._steps, self._thread = 1, threading.local()
         self._noted: list[Any] = []
-        weakref.finalize(self, _dismantle, self._noted).atexit = False
+        weakref.finalize(self, keras_private.dismantle, self._noted).atexit = False
         self.begin(1, 1)
         self._is_chosen = True  # there is nothing to choose before `compile`
         self.forget()
@@ -426,11 +426,9 @@ def _sees_batches(callback: Any) -> bool:
 
 
 def graph(function: Callable[..., Any], **arguments: Any) -> Any:
-    """A graph of a function. TensorFlow would warn of many learners, whose graphs it counts as one
-    function's."""
+    """A graph of a function, which many learners may have."""
     made = tf.function(function, autograph=False, **arguments)
-    made._omit_frequent_tracing_warning = True
-    return made
+    return keras_private.without_tracing_warning(made)
 
 
 def _after_data(steps: Steps) -> Callable[[Any], Any]:
@@ -577,23 +575,3 @@ def _on_device(columns: Columns) -> Columns:
         return columns
     with tf.device("GPU:0"):
         return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
-
-
-_PARTS = "_true_graph", "_false_graph", "_cond_graph", "_body_graph"
-"""Where an operation holds the graphs of a condition or a loop."""
-
-
-def _dismantle(graphs: list[Any]) -> None:
-    # Private, and without it graphs stay, as Keras's own do.
-    with contextlib.suppress(ImportError):
-        from tensorflow.python.framework.func_graph import dismantle_func_graph
-
-        while graphs:
-            graph = graphs.pop()
-            parts = (
-                getattr(operation, name, None)
-                for operation in graph.get_operations()
-                for name in _PARTS
-            )
-            graphs.extend(part for part in parts if part is not None)
-            dismantle_func_graph(graph)

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, rows_with_nan
-from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
 from nccl_tf.networks.inspection import FeaturesAndHead
@@ -33,21 +32,19 @@ class FeatureLearner(Learner):
         UserError: The network ends otherwise, or there are `known_classes`.
     """
 
+    _owns_private_names = True
+    _parts: FeaturesAndHead
+
     cannot: ClassVar[Mapping[str, str]] = {
         "loss": "keeps statistics of each class, and learns from no loss",
         "class_weight": "keeps statistics of each class by itself",
+        "known_classes": "predicts a class by statistics, which it has of the stream's alone",
     }
     statistics: tuple[keras.Variable, ...] = ()
     """What `learned` has new values of."""
 
     def __init__(self, network: keras.Model, **kwargs: Any):
         super().__init__(network, **kwargs)
-        if self._known_classes is not None:
-            raise UserError(
-                f"received known_classes={self._known_classes}, but {type(self).__name__} predicts "
-                "a class by statistics, which it has of the stream's classes alone: leave "
-                "known_classes out"
-            )
         self._parts = FeaturesAndHead(network)
         self.width = self._parts.width
 
@@ -105,7 +102,7 @@ class FeatureLearner(Learner):
         raw = self._as_logits(self.scores(features))
         logits = Logits(raw, self.masked(raw, batch))
         _, logs = self.training_loss(logits, batch)
-        counted = (batch.weights > 0) & self.storage.is_open.value
+        counted = (batch.weights > 0) & self.stores_now.value
         features = tf.where(counted[:, None], features, 0)
         return Step([], logits, logs, state=self.learned(features, batch.labels, counted))
 

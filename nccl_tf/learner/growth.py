@@ -7,17 +7,13 @@ from typing import Any, TypeAlias
 import keras
 import numpy as np
 
+from nccl_tf import keras_private as private
 from nccl_tf.errors import UserError
 from nccl_tf.learner import checks, marks
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
 
-_KEYED = (
-    "_trainable_variables_indices", "_exclude_from_weight_decay",
-    "_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_cache",
-)  # fmt: skip
-"""Attributes of an optimizer that name variables of TensorFlow, or change with these."""
 Shape: TypeAlias = Sequence[int] | Callable[[], Sequence[int]] | Any
 """A fixed shape, a keras.Variable that has it, or a function that returns it at the head of now."""
 
@@ -68,10 +64,14 @@ class HeadGrowth:
 
     Args:
         learner: The learner.
+        head: Name of its last layer; None where the network shows it.
+        growing: What grows with the head.
+        trained: What `checks.trained` gave when it was compiled; None before.
     """
 
-    def __init__(self, learner: keras.Model):
-        self._learner = learner
+    def __init__(self, learner: Any, head: str | None, growing: Growing, trained: Any):
+        self._learner, self._head = learner, head
+        self._growing, self._trained = growing, trained
 
     def add_classes(self, count: int) -> None:
         """Give a learner's head more logits; `Learner.add_classes` is the public form.
@@ -99,14 +99,17 @@ class HeadGrowth:
         before = self._learner.num_classes
         optimizer = getattr(self._learner, "optimizer", None)
         weights = [head.kernel, *([head.bias] if head.use_bias else [])]
-        keys = [optimizer and optimizer._var_key(weight) for weight in weights]
+        keys = [optimizer and private.key_of(optimizer, weight) for weight in weights]
         trained = self._learner.trainable_variables
         excluded = [] if optimizer is None else marks.excluded(optimizer, trained)
         _grow_head(self._learner.network, head, count)
         if optimizer is not None:
-            names = dict(zip(keys, map(optimizer._var_key, weights), strict=True))
+            names = {
+                key: private.key_of(optimizer, weight)
+                for key, weight in zip(keys, weights, strict=True)
+            }
             for each in _with_inner(optimizer):
-                _rename_keys(each, names)
+                private.rename_keys(each, names)
             marks.exclude(optimizer, excluded)
         self._set_classes(before + count)
         new = list(range(before, before + count))
@@ -114,10 +117,12 @@ class HeadGrowth:
             heads = self._learner.heads
             classes = [*heads.classes, new]
             self._learner.heads = HeadMasks(classes, self._learner.num_classes, heads.mask)
-        self._learner._growing.grow()
+        self._growing.grow()
         for memory in self._learner.memories():
             if memory is self._learner.memory:
-                memory.add_classes(new, self._learner.storage.extras)
+                waits = not memory.is_allocated  # its columns come with its shapes
+                extras = {} if waits else self._learner._extras(memory, memory.specs)
+                memory.add_classes(new, extras)
             if _are_rows(memory, self._learner.network, before):
                 memory.grow_labels(self._learner.num_classes)
         if optimizer is not None:
@@ -136,24 +141,19 @@ class HeadGrowth:
             *self._learner.variables,
             *(v for each in (*optimizers, *memories) for v in each.variables),
         ]
-        held = [(variable, variable._value, variable._shape) for variable in variables]
-        objects = [self._learner._growing, *memories, *(memory._arguments for memory in memories)]
+        held = private.held(variables)
+        objects = [self._growing, *(part for memory in memories for part in memory.state_of_form())]
         attributes = [(each, _copied(vars(each))) for each in objects]
-        marked = [
-            (each, {n: vars(each)[n] for n in _KEYED if n in vars(each)}) for each in optimizers
-        ]
+        keys = [(each, private.keys_of(each)) for each in optimizers]
         units, classes, heads = head.units, self._learner.num_classes, self._learner.heads
         try:
             yield
         except BaseException:
-            for variable, value, shape in held:
-                variable._value, variable._shape = value, shape
+            private.put_back(held)
             for each, values in attributes:
                 vars(each).update(values)
-            for each, values in marked:
-                for name in _KEYED:
-                    vars(each).pop(name, None)
-                vars(each).update(values)
+            for each, values in keys:
+                private.put_keys_back(each, values)
             head.units, self._learner.heads = units, heads
             self._set_classes(classes)
             _infer_shapes(self._learner.network, head)
@@ -170,10 +170,10 @@ class HeadGrowth:
         if reason := self._learner.why_not("add_classes"):
             raise UserError(f"{name} cannot add classes: {reason}")
         if self._learner.compiled:
-            built_for = checks.trained(self._learner.optimizer._trainable_variables)
-            checks.check_built_for(built_for, self._learner._trained)
+            built_for = checks.trained(private.trained_by(self._learner.optimizer))
+            checks.check_built_for(built_for, self._trained)
         self._learner.devices.check_grows()
-        head = find_head(self._learner.network, self._learner.num_classes, self._learner._head)
+        head = find_head(self._learner.network, self._learner.num_classes, self._head)
         if head.lora_enabled:
             raise UserError(
                 f"received a network whose last layer {head.name!r} has LoRA enabled, with "
@@ -222,21 +222,20 @@ def _grow_head(network: keras.Model, head: keras.layers.Dense, count: int) -> No
 
 def _infer_shapes(network: keras.Model, head: keras.layers.Dense) -> None:
     """Infer the shapes behind the head again; Keras has no public way to do so."""
-    graph = getattr(network, "_functional", network)  # that of a Sequential
     changed: set[int] = set()
-    for depth in sorted(graph._nodes_by_depth, reverse=True):
-        for node in graph._nodes_by_depth[depth]:
-            layer = node.operation
-            inner = layer._flatten_layers() if isinstance(layer, keras.layers.Layer) else ()
-            holds = any(each is head for each in inner)
-            if not holds and changed.isdisjoint(map(id, node.input_tensors)):
-                continue
-            if holds and getattr(layer, "outputs", None):
-                _infer_shapes(layer, head)
-            spec = layer.compute_output_spec(*node.arguments.args, **node.arguments.kwargs)
-            for tensor, new in zip(node.output_tensors, keras.tree.flatten(spec), strict=True):
-                tensor._shape = new.shape
-                changed.add(id(tensor))
+    for node in private.calls_of(network):
+        layer, inner = node.operation, []
+        if isinstance(layer, keras.layers.Layer):
+            inner = private.layers_of(layer, include_self=True)
+        holds = any(each is head for each in inner)
+        if not holds and changed.isdisjoint(map(id, node.input_tensors)):
+            continue
+        if holds and getattr(layer, "outputs", None):
+            _infer_shapes(layer, head)
+        spec = layer.compute_output_spec(*node.arguments.args, **node.arguments.kwargs)
+        for tensor, new in zip(node.output_tensors, keras.tree.flatten(spec), strict=True):
+            private.set_shape(tensor, new.shape)
+            changed.add(id(tensor))
 
 
 def _are_rows(memory: Any, network: keras.Model, classes: int) -> bool:
@@ -254,22 +253,16 @@ def _is_part_of_another(network: keras.Model) -> bool:
     others = any(
         id(node.operation) not in own
         for layer in network.layers
-        for node in layer._outbound_nodes
+        for node in private.calls_on(layer)
         if ends & {id(t) for t in node.input_tensors}
     )
-    return bool(network._inbound_nodes) or others
+    return private.is_called(network) or others
 
 
 def _grow_optimizer(optimizer: Any) -> None:
     """Grow the slots with the values of a new optimizer, mostly zero."""
     fresh = type(optimizer).from_config(optimizer.get_config())
-    fresh.build(optimizer._trainable_variables)
+    fresh.build(private.trained_by(optimizer))
     for variable, grown in zip(optimizer.variables, fresh.variables, strict=True):
         if variable.shape != grown.shape:
             resize(variable, grown.shape, grown.numpy())
-
-
-def _rename_keys(optimizer: Any, names: dict[Any, Any]) -> None:
-    """Let an optimizer know weights by their new variables of TensorFlow, its keys of them."""
-    indices = optimizer._trainable_variables_indices
-    optimizer._trainable_variables_indices = {names.get(k, k): i for k, i in indices.items()}

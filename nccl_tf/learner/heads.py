@@ -98,6 +98,12 @@ def at_least_float32(logits: tf.Tensor) -> tf.Tensor:
     return logits if logits.dtype == tf.float64 else tf.cast(logits, tf.float32)
 
 
+def without_stream_classes(batch: Batch) -> Batch:
+    """A batch as memories store it, without what the stream's loss alone looks at."""
+    kept = {name: part for name, part in batch.extras.items() if name != STREAM_CLASSES}
+    return batch._replace(extras=kept)
+
+
 def masked_for_stream(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
     """Logits [n, classes] with -1e9 where the stream loss's softmax does not run."""
     if STREAM_CLASSES not in batch.extras:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.keras_private import layers_of
 from nccl_tf.streams.arrays import LEAST_SHARE
 
 LOGGER = logging.getLogger("nccl_tf")
@@ -87,7 +88,7 @@ def column_warning(network: keras.Model, few: Any) -> str | None:
         return None
     (inputs,) = tf.nest.flatten(few)
     first = next((layer for layer in network.layers if not isinstance(layer, _FORMS)), None)
-    rescales = any(isinstance(layer, _RESCALE) for layer in network._flatten_layers())
+    rescales = any(isinstance(layer, _RESCALE) for layer in layers_of(network, include_self=True))
     if not isinstance(first, keras.layers.Dense) or rescales or not _is_of_floats(inputs):
         return None
     sizes = np.sqrt(np.mean(np.square(np.asarray(inputs, np.float64)), axis=0))
@@ -168,7 +169,7 @@ _HOLDERS: "weakref.WeakKeyDictionary[keras.layers.Layer, _Holder]" = weakref.Wea
 
 
 def _trained_layers(network: keras.Model) -> list[keras.layers.Layer]:
-    return [layer for layer in network._flatten_layers() if layer.trainable_variables]
+    return [layer for layer in layers_of(network, include_self=True) if layer.trainable_variables]
 
 
 def hold(owner: keras.Model, network: keras.Model) -> None:

@@ -2,10 +2,9 @@
 
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import keras
@@ -16,8 +15,16 @@ from nccl_tf.arguments.attributes import check_attribute
 from nccl_tf.arguments.captured import restored
 from nccl_tf.arguments.choices import STORES
 from nccl_tf.batch import Batch, as_task_ids, class_numbers, split_inputs, take_rows
+from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.gradients import loss_scale
+from nccl_tf.keras_private import (
+    count_own_variables,
+    epoch_of_backup,
+    forget_epoch_of_backup,
+    is_validation,
+    loss_mean,
+)
 from nccl_tf.learner import (
     adapters,
     checks,
@@ -27,22 +34,18 @@ from nccl_tf.learner import (
     serving,
     task_pass,
 )
-from nccl_tf.learner.class_weighing import ClassWeighing
+from nccl_tf.learner.columns import with_place_weights
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, HostFacts, agreed_names
-from nccl_tf.learner.execution import Execution, Steps, graph, most_steps
+from nccl_tf.learner.execution import Steps, graph, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
-from nccl_tf.learner.heads import MASKED_LOGIT, HeadMasks
+from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
 from nccl_tf.learner.marks import Marks
-from nccl_tf.learner.measures import NanCount
 from nccl_tf.learner.options.average import AverageWeights
-from nccl_tf.learner.options.options import Options
+from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
-from nccl_tf.learner.progress import Progress
-from nccl_tf.learner.storage import Storage
 from nccl_tf.learner.turns import alone, one_at_a_time
-from nccl_tf.memories.memory import Memory
 from nccl_tf.networks.inspection import (
     check_can_be_loaded,
     check_runs_under_xla,
@@ -61,15 +64,6 @@ WEIGHTS = ("averaged", "plain")
 _MARKS = "marks"
 _ADAPTERS = "adapters"
 _CLASSES = "classes"
-_OWN: Mapping[str, Any] = MappingProxyType({
-    "network": keras.Model, "memory": Memory, "heads": HeadMasks, "example_loss": ExampleLoss,
-    "devices": object, "nan_count": NanCount, "options": Options, "seed": int,
-    "num_classes": int, "execution": Execution, "weights_of_adapters": object,
-    "progress": Progress, "storage": Storage, "class_weighing": ClassWeighing,
-})  # fmt: skip
-"""The attributes that every learner has, and their types."""
-_CHANGING = "heads", "example_loss"
-"""Those that are set again after the learner has been made."""
 _FIXED = ("memory_batch_size",)
 """Numbers beside those of `hyperparameters` that steps are traced with and files keep."""
 
@@ -89,13 +83,7 @@ class Learner(Core):
     train_function: Any
     test_function: Any
     predict_function: Any
-    _is_made = False
-    _class_names: tuple[str, ...] = ()
-    _positive: str | None = None
-    _trained: list[tuple[int, bool]] | None = None
-    _count: Any = None
-    _store: Any = None
-    _test_functions: dict[int, Any]
+    _owns_private_names = True
 
     def __setattr__(self, name: str, value: Any) -> None:
         """As in Keras, unless the attribute would take the place of one of the base.
@@ -106,12 +94,13 @@ class Learner(Core):
         Raises:
             UserError: It would, or the value is not one of the row's, or another than it has.
         """
-        check_attribute(self, name, value, (Learner, Core), _OWN, _CHANGING)
+        check_attribute(self, name, value)
         row = self._checked_rows.get(name)
         if row is not None:
             value = row.taken(value)
-        before = vars(self).get(name)
-        if self._is_made and (row is not None or name in _FIXED) and value != before:
+        before, base = (vars(self).get(each) for each in (name, "_base"))
+        is_made = base is not None and base.is_made  # Keras sets some before there is one.
+        if is_made and (row is not None or name in _FIXED) and value != before:
             raise UserError(
                 f"received {name} = {value!r} for a {type(self).__name__} that was made with "
                 f"{before!r}: make it anew with {name}={value!r}, around a network of its own"
@@ -170,8 +159,9 @@ class Learner(Core):
             classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
                 "one_hot" rows [n, classes]. Masks, heads and methods that need classes take it
                 then: by a masked output, -1e9 of logits and 0 of probabilities, its class has to
-                count as impossible. The network's last activation tells which they are, unless the
-                loss has an attribute `from_logits`.
+                count as impossible. An attribute `from_logits` of the loss tells which they are;
+                without it, outputs are probabilities where a Sequential or Functional network ends
+                in softmax or sigmoid, and logits elsewhere.
 
         Raises:
             UserError: An argument has another form than those named here, `rate_decay` is set and
@@ -213,10 +203,10 @@ class Learner(Core):
                     f"received jit_compile=True, but {type(self).__name__} {reason}, which XLA "
                     "cannot compile: leave jit_compile out"
                 )
-        self.devices.prepare(jit_compile)
+        self.devices.prepare(bool(jit_compile))
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
-        self._trained = checks.trained(self.trainable_variables)
+        self._base.trained = checks.trained(self.trainable_variables)
         able = self.devices.count == 1 and not run_eagerly
         self.execution.begin(
             1 if run_eagerly else steps_per_execution,
@@ -228,13 +218,12 @@ class Learner(Core):
         )
         checks.check_rate_is_finite(self.optimizer)
         self._hint_of_optimizer()
-        self._made_metrics = MappingProxyType({"metrics": made})
-        # Keras tracks the metrics of a plain dictionary, and would list them twice.
-        self._compile_arguments = MappingProxyType({
+        self._base.metrics = made
+        self._base.compile_arguments = {
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
             "steps_per_execution": steps_per_execution, "jit_compile": jit_compile,
             "auto_scale_loss": auto_scale_loss, "classes": classes,
-        })  # fmt: skip
+        }  # fmt: skip
         self.make_graphs()
         self._hint_of_shared_network()
         hints.hold(self, self.network)
@@ -242,13 +231,13 @@ class Learner(Core):
     def _check_trainable(self) -> None:
         """Check that the same variables are trained as when the learner was made and compiled."""
         checks.check_trainable(
-            self.trainable_variables, self._trained, self._made_with, type(self).__name__,
+            self.trainable_variables, self._base.trained, self._base.made_with, type(self).__name__,
             self.why_not("refreezing"),
         )  # fmt: skip
 
     def _hint_of_adapters(self) -> None:
         """Warn once of adapters that no step will ever move."""
-        if "adapters" not in self._said and (layer := adapters.dead(self.network)):
+        if "adapters" not in self._base.said and (layer := adapters.dead(self.network)):
             self.warn_once(
                 "adapters",
                 f"both matrices of the adapters of the layer {layer.name!r} are zero, so that no "
@@ -276,7 +265,7 @@ class Learner(Core):
             UserError: A label was no class of its task, or as for `check_rate`.
             LearningFailedError: As for `Progress.check_not_failed`.
         """
-        self._refuse_wrong_labels(self._wrong_label)
+        self._refuse_wrong_labels(self._base.wrong_label)
         self.progress.check_not_failed(self.network, self.optimizer)
         self.check_rate()
 
@@ -293,9 +282,9 @@ class Learner(Core):
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
         super().make_graphs()
-        self._metrics_fit = False
-        self._count = graph(self._count_predictions, reduce_retracing=True)
-        self._store = graph(self._remember, reduce_retracing=True)
+        self._base.metrics_fit = False
+        self._base.count = graph(self._count_predictions, reduce_retracing=True)
+        self._base.remember = graph(self._remember, reduce_retracing=True)
 
     def _checked_loss(self, loss: Any, classes: str | None = None) -> ExampleLoss:
         """The loss that `compile` received, where the method has a meaning for it.
@@ -417,33 +406,31 @@ class Learner(Core):
         task_pass.check_can_be_passed(data, self.options)
         known = self._known_of(data, task_id)
         self._try_metrics(data)
-        factors = self.class_weighing.factors(class_weight, self._class_names)
+        factors = self.class_factors(class_weight, self._base.class_names)
 
         # The task opens, and memories that wait for shapes get them.
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
-        first = data.first(self.storage.waits)
+        first = data.first(self._memory_waits)
         few = data.few(first)
         if few is not None:
             self.warn_once("scale", hints.scale_warning(self.network, few))
             self.warn_once("columns", hints.column_warning(self.network, few))
         if first is not None:
-            self.storage.build(self.as_batch(first))
-        self.class_weighing.set(factors)
+            self.build_memory(self.as_batch(first))
+        self._weigh_classes(factors)
         if begins:
             self._pass_task(task_pass.BEGIN, data, validation_split)
 
         # How steps run, and how many in a call.
-        stores_once = self.storage.stores == STORES[0]
-        fit.watch(
-            self.progress, self._check_goes_on, self.storage.set_open if stores_once else None
-        )
+        stores_once = self.stores == STORES[0]
+        fit.watch(self.progress, self._check_goes_on, self.store_from_now if stores_once else None)
         callbacks = [*listed(callbacks), fit, *bar]
         batches = fit.choose(self.execution, callbacks)
 
         # Keras runs it.
         self.progress.left_open = "an earlier fit, which did not end,"
-        self._initial_epoch = None  # Keras keeps that of a backup, for every later fit too.
+        forget_epoch_of_backup(self)
         self.execution.known = known
         try:
             history = self.devices.fit(
@@ -453,7 +440,7 @@ class Learner(Core):
         finally:
             self.execution.known = HostFacts()
             self.progress.reset_skips_in_a_row()
-            self.storage.set_open(True)
+            self.store_from_now(True)
 
         # It has ended, and so does the task.
         checks.check_weights(self.network)
@@ -464,7 +451,7 @@ class Learner(Core):
         if history.epoch and not history.history:
             raise no_examples(batches)
         # A backup may be of the end of the last epoch.
-        if end_task and (history.epoch or self._initial_epoch):
+        if end_task and (history.epoch or epoch_of_backup(self)):
             self._pass_task(task_pass.END, data, validation_split)
             self.end_task()
         return history
@@ -475,12 +462,12 @@ class Learner(Core):
         Raises:
             UserError: As for `agreed_names`.
         """
-        self._class_names = agreed_names(self._class_names, *data)
+        self._base.class_names = agreed_names(self._base.class_names, *data)
         told = (part.positive for part in data if part is not None)
-        self._positive = next(filter(None, told), self._positive)
-        metrics = self._made_metrics["metrics"] if self.compiled else ()
+        self._base.positive = next(filter(None, told), self._base.positive)
+        metrics = self._base.metrics if self.compiled else ()
         judged = [m.name for m in metrics if measures.judges_class_one(m, self.num_classes)]
-        hint = hints.positive_warning(self._class_names, self._positive, judged)
+        hint = hints.positive_warning(self._base.class_names, self._base.positive, judged)
         self.warn_once("positive", hint)
 
     def _pass_task(self, when: str, data: FitData, validation_split: float) -> None:
@@ -489,6 +476,28 @@ class Learner(Core):
             batches = task_pass.batches_of(data, validation_split)
             task_pass.pass_task(self.options, when, batches, self.as_batch)
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of classes in the order of their numbers, of the data that have come."""
+        return self._base.class_names
+
+    def class_factors(
+        self, class_weight: Any, names: Sequence[str] | None = None
+    ) -> dict[int, float]:
+        """The factors of classes by number, those that are not 1.
+
+        Args:
+            class_weight: As for `fit`.
+            names: Of the classes in the order of their numbers; None where they have none.
+
+        Raises:
+            UserError: They name what is no class, or have no meaning for the method or the loss.
+        """
+        if class_weight is None:
+            return {}
+        self._check_option("class_weight", class_weight)
+        return numbered(class_weight, self.example_loss.weighed_classes(self.network), names)
+
     def _try_metrics(self, data: FitData) -> None:
         """Try the compiled metrics out once, where the form of targets is known before a batch.
 
@@ -496,7 +505,7 @@ class Learner(Core):
             UserError: One does not fit the targets and outputs.
         """
         # On replicas nothing may be added to a metric outside of a step.
-        if not self.compiled or self._metrics_fit or self.devices.count > 1:
+        if not self.compiled or self._base.metrics_fit or self.devices.count > 1:
             return
         loss = self.example_loss
         if loss.takes_class_numbers:
@@ -508,9 +517,9 @@ class Learner(Core):
             sides = [1 if side is None else side for side in labels.shape]
             targets = tf.TensorSpec(labels.shape, loss.targets(tf.zeros(sides, labels.dtype)).dtype)
         outputs = (*self.network.output_shape[1:-1], self.num_classes)
-        for metric in self._made_metrics["metrics"]:
+        for metric in self._base.metrics:
             measures.check_metric(metric, targets, outputs, loss)
-        self._metrics_fit = True
+        self._base.metrics_fit = True
 
     @one_at_a_time
     def train_on_batch(
@@ -551,13 +560,13 @@ class Learner(Core):
         data = prepared_data(self.network, FitData(x, y, sample_weight))
         known = self._known_of(data, task_id)
         self._try_metrics(data)
-        factors = self.class_weighing.factors(class_weight, self._class_names)
+        factors = self.class_factors(class_weight, self._base.class_names)
         self.begin_task(task_id)
-        self.class_weighing.set(factors)
+        self._weigh_classes(factors)
         if self.compiled:  # Keras says so where it is not.
             self.check_rate()
-        if self.storage.waits:
-            self.storage.build(self.as_batch(data.columns))
+        if self._memory_waits:
+            self.build_memory(self.as_batch(data.columns))
         before, self.execution.known = self.execution.known, known
         try:
             logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
@@ -620,7 +629,7 @@ class Learner(Core):
         ```
         """
         self.devices.check_scope()
-        validates = bool(kwargs.get("_use_cached_eval_dataset"))
+        validates = is_validation(kwargs)
         data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
         if steps is None:
             data.check_ends()
@@ -640,7 +649,7 @@ class Learner(Core):
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
-        self._refuse_wrong_labels(self._wrong_at_test)
+        self._refuse_wrong_labels(self._base.wrong_at_test)
         self.warn_once("nan", self.nan_count.warning())
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
@@ -677,7 +686,7 @@ class Learner(Core):
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self.execution.of(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
-        self._refuse_wrong_labels(self._wrong_at_test)
+        self._refuse_wrong_labels(self._base.wrong_at_test)
         return logits
 
     @one_at_a_time
@@ -696,7 +705,7 @@ class Learner(Core):
         self._check_labels(data, None)
         with self._evaluating():
             logs = super().test_on_batch(data.x, data.y, data.weights, return_dict)
-        self._refuse_wrong_labels(self._wrong_at_test)
+        self._refuse_wrong_labels(self._base.wrong_at_test)
         return logs
 
     def predict_on_batch(self, x: Any, *, task_id: int | None = None) -> Any:
@@ -704,7 +713,7 @@ class Learner(Core):
         data = self._named_batch(prepared_data(self.network, FitData(x)), task_id)
         with self._evaluating():
             logits = super().predict_on_batch(data.x)
-        self._refuse_wrong_labels(self._wrong_at_test)
+        self._refuse_wrong_labels(self._base.wrong_at_test)
         # Keras gives every replica the whole batch.
         return logits[: len(tf.nest.flatten(split_inputs(data.x)[0])[0])]
 
@@ -759,13 +768,15 @@ class Learner(Core):
         heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
         sizes = vocabularies(self.network)
-        batch, wrong = self._wrong_at_test.find(data, batch, loss, self.num_classes, heads, sizes)
+        batch, wrong = self._base.wrong_at_test.find(
+            data, batch, loss, self.num_classes, heads, sizes
+        )
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
         logits = measures.outputs_at_test(self, inputs)
         self.nan_count.see(logits, batch.weights)
         mean = weighted_mean(loss.of(logits, batch), batch.weights)
-        self._loss_tracker.update_state(mean, sample_weight=tf.reduce_sum(batch.weights))
+        loss_mean(self).update_state(mean, sample_weight=tf.reduce_sum(batch.weights))
         targets, weights = loss.measured(batch, logits)
         outputs = loss.metric_outputs(logits, targets)
         results = self.compute_metrics(None, targets, outputs, weights)
@@ -780,8 +791,8 @@ class Learner(Core):
             tasks = tf.fill([tf.shape(tf.nest.flatten(inputs)[0])[0]], self._task_at_test())
         tasks = as_task_ids(tasks)
         if self.heads is not None:
-            tasks = self._wrong_at_test.find_tasks(tasks, len(self.heads.table))
-        inputs = self._wrong_at_test.find_ids(inputs, vocabularies(self.network))
+            tasks = self._base.wrong_at_test.find_tasks(tasks, len(self.heads.table))
+        inputs = self._base.wrong_at_test.find_ids(inputs, vocabularies(self.network))
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -796,12 +807,12 @@ class Learner(Core):
     def make_test_function(self, force: bool = False) -> Any:
         """As in Keras, with the current number of steps in a call."""
         if force or self.test_function is None:
-            self._test_functions = {}
+            self._base.test_functions = {}
         steps = self.execution.steps
-        if steps not in self._test_functions:
+        if steps not in self._base.test_functions:
             super().make_test_function(force=True)
-            self._test_functions[steps] = self.test_function
-        self.test_function = self._test_functions[steps]
+            self._base.test_functions[steps] = self.test_function
+        self.test_function = self._base.test_functions[steps]
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
@@ -893,10 +904,10 @@ class Learner(Core):
             inputs, labels, tasks = tf.nest.map_structure(
                 lambda column: tf.boolean_mask(column, counted), (inputs, labels, tasks)
             )
-        if self._count is None:
+        if self._base.count is None:
             self.make_graphs()
         with self._evaluating():
-            return self._count(inputs, labels, tasks)
+            return self._base.count(inputs, labels, tasks)
 
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
@@ -995,7 +1006,7 @@ class Learner(Core):
         """
         checked_name("which", which, WEIGHTS)
         self._check_not_behind()
-        average = self.options.of(AverageWeights)
+        average = self.option(AverageWeights)
         if average is None and which == "averaged":
             raise UserError(
                 'received "averaged", but the learner keeps no average of its weights: build it '
@@ -1008,8 +1019,11 @@ class Learner(Core):
     def _evaluating(self) -> Iterator[None]:
         """The learner as its options want it to be evaluated."""
         self._check_not_behind()
-        # Options first: one that changes weights waits until no other thread takes them.
-        with self.options.evaluating(), self.execution.turns.take():
+        with ExitStack() as stack:
+            for option in self.options:
+                stack.enter_context(option.evaluating())
+            # After the options: one that changes weights waits until no other thread takes them.
+            stack.enter_context(self.execution.turns.take())
             yield
 
     def _check_may_be(self, done: str) -> None:
@@ -1019,7 +1033,8 @@ class Learner(Core):
             UserError: Another learner has let its network grow, or an option forbids it.
         """
         self._check_not_behind()
-        self.options.check(done)
+        for option in self.options:
+            option.check(done)
 
     # ---- the memory ----------------------------------------------------------------------------
 
@@ -1098,15 +1113,15 @@ class Learner(Core):
                 part = rows[start : start + batch_size]
                 some = take_rows((inputs, y, weights), part)
                 batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
-                self.storage.build(batch)
-                batch = self.storage.completed(batch)
+                self.build_memory(batch)
+                batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
                 # Traced for any number of examples, before the first number comes.
-                self._store.get_concrete_function(
+                self._base.remember.get_concrete_function(
                     tf.nest.map_structure(
                         lambda rows: tf.TensorSpec([None, *rows.shape[1:]], rows.dtype), batch
                     )
                 )
-                self._store(batch)
+                self._base.remember(batch)
             self.end_task()
         self.progress.task.assign(max(latest, int(self.progress.task.numpy())))
         after = self._count_readable()
@@ -1118,6 +1133,11 @@ class Learner(Core):
                 "it with more slots to keep all of them",
             )
 
+    @property
+    def _memory_waits(self) -> bool:
+        """Whether a memory waits for first examples, which tell its shapes."""
+        return any(not memory.is_allocated for memory in self.memories())
+
     def _count_readable(self) -> int:
         return int(self.memory.readable_count()) if self.memory.is_allocated else 0
 
@@ -1125,6 +1145,27 @@ class Learner(Core):
         self.store(batch, self.forward(batch, training=False))
         if self.example_loss.has_classes:
             self.progress.see(batch)
+
+    def record_steps(self, every: int) -> StepLog:
+        """Keep rows of every log over windows of steps.
+
+        Args:
+            every: Steps in a window.
+
+        Returns:
+            The log, an option of the learner.
+        """
+        before, rows = self.option(StepLog), 64 + self.execution.most_per_call // max(every, 1)
+        goes_on = before is not None and before.every == every
+        if before is not None and goes_on and before.rows >= rows:
+            return before
+        with self.distribute_strategy.scope():
+            names, ended = (self.log_names, self.cumulative), self.progress.tasks_ended
+            log = StepLog(*names, every, rows, ended)
+        if before is not None and goes_on:
+            log.restore(before.state())
+        self.add_option(log)
+        return log
 
     def summary(self, *args: Any, print_fn: Any = None, **kwargs: Any) -> None:
         """As in Keras, with a line on the memory, whose examples are no parameters."""
@@ -1165,12 +1206,12 @@ class Learner(Core):
         learner.fit(images, labels + 2, verbose=0)  # the classes 2 and 3
         ```
         """
-        before = self._heads_as_argument()
+        base, before = self._base, self._heads_as_argument()
         self._check_may_be("grown")
-        growth.HeadGrowth(self).add_classes(count)
+        growth.HeadGrowth(self, base.head, base.growing, base.trained).add_classes(count)
         if self.heads is not None:
-            self._arguments.follow(before, self._heads_as_argument())
-        self._arguments.follow({"network": self.network}, {})
+            self._base.arguments.follow(before, self._heads_as_argument())
+        self._base.arguments.follow({"network": self.network}, {})
 
     # ---- state, configuration, files -----------------------------------------------------------
 
@@ -1183,11 +1224,11 @@ class Learner(Core):
         Raises:
             UserError: Keras cannot write one of them.
         """
-        config = self._arguments.config()
+        config = self._base.arguments.config()
         if of_adapters := adapters.config_of(self.network):
             config = {**config, _ADAPTERS: of_adapters}
-        if self._class_names:
-            config = {**config, _CLASSES: [list(self._class_names), self._positive]}
+        if self._base.class_names:
+            config = {**config, _CLASSES: [list(self._base.class_names), self._base.positive]}
         return config
 
     @classmethod
@@ -1201,7 +1242,7 @@ class Learner(Core):
             config["network"] = keras.saving.deserialize_keras_object(config["network"])
             adapters.enable(config["network"], of_adapters)
         learner = restored(cls, config)
-        learner._class_names, learner._positive = tuple(names), positive
+        learner._base.class_names, learner._base.positive = tuple(names), positive
         return learner
 
     def get_compile_config(self) -> dict[str, Any] | None:
@@ -1212,7 +1253,7 @@ class Learner(Core):
         """
         if not self.compiled:
             return None
-        arguments = {"optimizer": self.optimizer, **self._compile_arguments}
+        arguments = {"optimizer": self.optimizer, **self._base.compile_arguments}
         return keras.saving.serialize_keras_object(
             {**arguments, _MARKS: Marks(self).found(self.optimizer)}
         )
@@ -1240,7 +1281,7 @@ class Learner(Core):
         Args:
             filepath: Of a .keras file.
             overwrite, zipped, **kwargs: As for `keras.Model.save`.
-            include_memory: Whether the file has the memory's examples; set `storage.saves_memory`
+            include_memory: Whether the file has the memory's examples; set `saves_memory`
                 for the files of callbacks.
 
         Raises:
@@ -1255,9 +1296,9 @@ class Learner(Core):
             )
         self._check_not_behind()
         check_can_be_loaded(self.network, saves=True)
-        self.storage.check_saves()
-        before = self.storage.saves_memory
-        self.storage.saves_memory = before and include_memory
+        self.check_saves()
+        before = self.saves_memory
+        self.saves_memory = before and include_memory
         try:
             is_local_archive = path.endswith(".keras") and zipped is not False and "://" not in path
             if is_local_archive and (overwrite or not os.path.exists(path)):
@@ -1267,7 +1308,18 @@ class Learner(Core):
             else:
                 super().save(filepath, overwrite=overwrite, zipped=zipped, **kwargs)
         finally:
-            self.storage.saves_memory = before
+            self.saves_memory = before
+
+    def check_saves(self) -> None:
+        """Check that a saved learner can be loaded as the same one, as far as can be told.
+
+        Raises:
+            UserError: As for `save`.
+        """
+        self._check_may_be("saved")
+        checks.check_no_lambda(self.get_compile_config() or {})
+        checks.check_grows_in_a_file(self.network, self.num_classes, self._base.built_classes)
+        self.get_config()
 
     @alone
     def serving_model(self) -> keras.Model:
@@ -1325,7 +1377,7 @@ class Learner(Core):
         seen = self.progress.seen_classes.numpy()
         if self.example_loss.masked_value is None or seen.all() or not seen.any():
             return network
-        head = find_head(network, self.num_classes, self._head)
+        head = find_head(network, self.num_classes, self._base.head)
         if not head.use_bias:
             raise UserError(
                 f"received a network with a preprocessor whose last layer {head.name!r} has no "
@@ -1411,7 +1463,7 @@ class Learner(Core):
                 f"the frozen weights of the network are not those that the adapters of {path} were "
                 "trained beside, so that they predict otherwise: load the same base first",
             )
-        if average := self.options.of(AverageWeights):
+        if average := self.option(AverageWeights):
             average.copy.take()
 
     def export(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
@@ -1449,7 +1501,7 @@ class Learner(Core):
         super().save_own_variables(store)
         for name, state in self._random_states().items():
             store[name] = state
-        for i, memory in enumerate(self.memories() if self.storage.saves_memory else ()):
+        for i, memory in enumerate(self.memories() if self.saves_memory else ()):
             memory.save_variables(store, f"memory_{i}_")
 
     def load_own_variables(self, store: Any) -> None:
@@ -1469,7 +1521,7 @@ class Learner(Core):
                 self.warn_once(
                     "memory", "the file was saved without its memory, which is empty now"
                 )
-        own = len(self._trainable_variables) + len(self._non_trainable_variables)
+        own = count_own_variables(self)
         if len(saved) != own:
             raise UserError(
                 f"received {len(saved)} variables, expected {own}: add an option in the "

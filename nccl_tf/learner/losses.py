@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, checked_name
+from nccl_tf.keras_private import set_direction, takes_logits
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
-from nccl_tf.learner.measures import takes_logits, wrapped_metric
+from nccl_tf.learner.measures import wrapped_metric
 from nccl_tf.learner.perplexity import Perplexity
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
 
@@ -318,7 +319,7 @@ class ExampleLoss:
             return keras.metrics.BinaryAccuracy(name=metric, threshold=self._threshold)
         if self._is_own:
             own = keras.metrics.MeanMetricWrapper(accuracy_by_shapes, name=metric)
-            own._direction = "up"
+            set_direction(own, "up")
             return own
         raise UserError(
             f"received the metric {metric!r} with {self.name}, which says nothing of classes: give "
@@ -414,6 +415,24 @@ class ExampleLoss:
                 f"received {self.described} with heads, whose masks need one class for each "
                 f"example: {self.instead('no heads')}"
             )
+
+    def weighed_classes(self, network: keras.Model) -> int:
+        """How many classes there are to weigh examples by.
+
+        Args:
+            network: Whose outputs the loss takes.
+
+        Raises:
+            UserError: An example has not one class.
+        """
+        if self.is_binary and tuple(network.output_shape[1:]) == (1,):
+            return 2
+        if not self.has_classes:
+            raise UserError(
+                f"received class_weight and {self.described}, which does not have one class for "
+                f"each example: {self.instead('sample_weight')}"
+            )
+        return int(network.output_shape[-1])
 
     @property
     def described(self) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from nccl_tf.keras_private import decays, layers_of, own_trainable
+
 EXCLUDED = "excluded_from_weight_decay"
 OVERWRITTEN = "overwritten_with_gradient"
 FROZEN = "frozen"
@@ -16,8 +18,7 @@ def excluded(
 ) -> list[keras.Variable]:
     """Those among variables that `exclude_from_weight_decay` of an optimizer has excluded."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)
-    # A step compares names with those of TensorFlow's variables.
-    return [v for v in variables if not inner._use_weight_decay(v.value)]
+    return [v for v in variables if not decays(inner, v)]
 
 
 def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]) -> None:
@@ -35,7 +36,7 @@ class Marks:
 
     def __init__(self, model: keras.Model):
         self._weights, self._trainable = model.weights, model.trainable_variables
-        self._layers = [layer for layer in model._flatten_layers() if layer.weights]
+        self._layers = [layer for layer in layers_of(model, include_self=True) if layer.weights]
 
     def found(self, optimizer: keras.optimizers.Optimizer) -> dict[str, list[int]]:
         """All marks, as places among the weights and the layers with weights.
@@ -89,7 +90,7 @@ class Marks:
 
 def _made_trainable(layers: Sequence[keras.layers.Layer]) -> Iterator[keras.Variable]:
     """The weights of layers that can be trained, whether they are frozen or not."""
-    return (variable for layer in layers for variable in layer._trainable_variables)
+    return (variable for layer in layers for variable in own_trainable(layer))
 
 
 def _places(some: Iterable[Any], among: Iterable[Any]) -> list[int]:

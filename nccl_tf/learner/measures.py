@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, rows_with_nan, split_inputs
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.keras_private import arguments_of, direction, function_of, set_direction, takes_logits
 
 _OF_TWO_CLASSES = (
     keras.metrics.AUC, keras.metrics.Precision, keras.metrics.Recall,
@@ -203,7 +204,7 @@ def wrapped_metric(
         or getattr(metric, "top_k", None)
         or getattr(metric, "class_id", None) is not None
     )
-    is_of_rows = isinstance(metric, _OF_ROWS) or getattr(metric, "_fn", None) in _OF_ROWS_BY_NAME
+    is_of_rows = isinstance(metric, _OF_ROWS) or function_of(metric) in _OF_ROWS_BY_NAME
     rows = numbers and (is_of_rows or of_columns)
     class_one = numbers and outputs == 2 and is_of_two and not of_columns
     shown = activation if _takes_probabilities(metric) else None
@@ -233,18 +234,13 @@ def judges_class_one(metric: Any, outputs: int) -> bool:
     return (is_wrapped and metric.class_one) or (outputs == 1 and isinstance(inner, kinds))
 
 
-def takes_logits(metric: Any) -> bool | None:
-    """Whether a metric takes logits; None where it does not say it."""
-    return getattr(metric, "from_logits", getattr(metric, "_from_logits", None))
-
-
 def _takes_probabilities(metric: Any) -> bool:
     """Whether a metric of Keras compares outputs with probabilities."""
     if takes_logits(metric):
         return False
-    function = getattr(metric, "_fn", None)
+    function = function_of(metric)
     if function in _WITH_A_THRESHOLD:
-        return _is_probability(metric._fn_kwargs.get("threshold"))
+        return _is_probability(arguments_of(metric).get("threshold"))
     if isinstance(metric, (keras.metrics.FBetaScore, keras.metrics.BinaryIoU)):
         return metric.threshold is not None and _is_probability(metric.threshold)
     if isinstance(metric, _OF_TWO_CLASSES):
@@ -350,7 +346,7 @@ class _Judged(keras.metrics.Metric):
     ):
         super().__init__(name=metric.name, dtype=metric.dtype)
         self.metric = metric
-        self._direction = getattr(metric, "_direction", None)
+        set_direction(self, direction(metric))
         self._steps, self._rows, self._places = tuple(steps), rows, places
         self.class_one = class_one
 

@@ -34,6 +34,10 @@ class PenaltyLearner(Learner):
         **kwargs: As for `Learner`.
     """
 
+    _owns_private_names = True
+    _input_specs: Any
+    _places: tuple[int | None, ...]
+    _measure: Any
     log_names: ClassVar[tuple[str, ...]] = ("loss", "penalty")
     cannot: ClassVar[Mapping[str, str]] = {"refreezing": "keeps state for each trainable weight"}
 

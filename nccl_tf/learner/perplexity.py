@@ -5,6 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from nccl_tf.keras_private import set_direction
+
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
 class Perplexity(keras.metrics.Metric):
@@ -28,7 +30,7 @@ class Perplexity(keras.metrics.Metric):
     def __init__(self, from_logits: bool = True, name: str = "perplexity", dtype: Any = None):
         super().__init__(name=name, dtype=dtype)
         self.from_logits = bool(from_logits)
-        self._direction = "down"
+        set_direction(self, "down")
         self.total = self.add_variable((), keras.initializers.Zeros(), name="total")
         self.count = self.add_variable((), keras.initializers.Zeros(), name="count")
 

@@ -50,6 +50,7 @@ class ReplayLearner(Learner):
             are 0, or dark replay has no meaning for the method, or no column in the memory.
     """
 
+    _owns_private_names = True
     memory_class: ClassVar[type[Memory] | None] = Memory
     hyperparameters: ClassVar[hp.Rows] = (hp.BATCH_NORM,)
     replay_draws: ClassVar[int] = 1
@@ -68,7 +69,7 @@ class ReplayLearner(Learner):
     ):
         super().__init__(network, memory, **kwargs)
         if option := DarkReplay.of(dark, replay_labels, self.logit_distances):
-            self.options.add(option)
+            self.add_option(option)
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
                 f"received a memory batch of {memory_batch_size!r}; expected at least 1 example: "
@@ -139,12 +140,12 @@ class ReplayLearner(Learner):
 
         These weigh 1, or what their class does, so that those of the stream have to on the average.
         """
-        if self.class_weighing.weights is None:
+        if not self.class_weighing.are_set:
             # Of 0 and 1 the mean above 0 is 1 already.
             return (
                 with_mean_one(batch.weights) if self.execution.known.has_weights else batch.weights
             )
-        factors = self.class_weighing.weights.of(batch.labels)
+        factors = self.class_weighing.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 
     def memory_loss(self, logits: Logits, replay: Batch) -> tf.Tensor:

@@ -7,6 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from nccl_tf.keras_private import layers_of
+
 
 def inputs_of(network: keras.Model, has_heads: bool) -> tuple[Any, Any, Any]:
     """Symbolic inputs of a model around a network.
@@ -28,7 +30,7 @@ def inputs_of(network: keras.Model, has_heads: bool) -> tuple[Any, Any, Any]:
 
 def copy_network(network: keras.Model) -> keras.Model:
     """A copy of a network with its weights, vocabularies and the statistics of its layers."""
-    kinds = {type(layer) for layer in network._flatten_layers()}
+    kinds = {type(layer) for layer in layers_of(network, include_self=True)}
     own = {name: kind for kind in kinds for name in (kind.__name__, _registered_name(kind))}
     with TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "network.keras"

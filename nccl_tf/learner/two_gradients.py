@@ -42,6 +42,8 @@ class TwoGradientLearner(ReplayLearner):
         UserError: `smoothness` or `gradients` is out of range.
     """
 
+    _owns_private_names = True
+    _rows: RowGradients | None
     log_names: ClassVar[tuple[str, ...]] = (
         "loss",
         "memory_loss",
@@ -76,7 +78,7 @@ class TwoGradientLearner(ReplayLearner):
         self.smoothness = smoothness
         super().__init__(network, memory, **kwargs)
         self.gradients = gradients
-        self._rows: RowGradients | None = None
+        self._rows = None
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of one step, weighed by the method's rule."""

@@ -38,6 +38,9 @@ class BalancedMemory(Memory):
         >>> memory = nccl_tf.BalancedMemory(50, task_classes=[[0, 1], [2, 3]])
     """
 
+    _owns_private_names = True
+    _index: TaskClassIndex
+
     by_class = True
 
     def __init__(
@@ -55,7 +58,9 @@ class BalancedMemory(Memory):
                 f"received task_classes={task_classes!r}, expected the class numbers of each task, "
                 "such as [[0, 1], [2, 3]]"
             )
-        self._arguments.replace({"task_classes": task_classes}, {"task_classes": self.task_classes})
+        self._base.arguments.replace(
+            {"task_classes": task_classes}, {"task_classes": self.task_classes}
+        )
         self._index = TaskClassIndex(self.task_classes)
         super().__init__(capacity, example_shape, example_dtype, seed, **kwargs)
 
@@ -74,7 +79,9 @@ class BalancedMemory(Memory):
         new = [label for label in classes if not is_listed(label, self.task_classes)]
         if new:
             before, self.task_classes = self.task_classes, [*map(list, self.task_classes), new]
-            self._arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
+            self._base.arguments.follow(
+                {"task_classes": before}, {"task_classes": self.task_classes}
+            )
             self._index = TaskClassIndex(self.task_classes)
             for variable in (self.counts, self.seen) if self.is_allocated else ():
                 resize(variable, (self._index.count + 1,), spare=1)

@@ -106,19 +106,18 @@ def as_lists(structure: Any) -> Any:
     return [as_lists(part) for part in structure] if is_sequence else structure
 
 
-def missing_columns(memory: Any, wanted: Mapping[str, tuple[tuple[Any, ...], str]]) -> list[str]:
+def missing_columns(
+    extras: Mapping[str, tuple[Sequence[Any], str]],
+    wanted: Mapping[str, tuple[tuple[Any, ...], str]],
+) -> list[str]:
     """Names of the further columns that a memory lacks, or has with entries of another shape.
 
-    A memory that is not allocated yet gets those that it lacks.
-
     Args:
-        memory: A `Memory`.
+        extras: Those of a memory.
         wanted: Shape and dtype of an example's entry by name, as the memory's `extras`; a side is
             None where any is right.
     """
-    if not memory.is_allocated:
-        memory.change_extras({**wanted, **memory.extras})
-    shapes = {name: tf.TensorShape(shape) for name, (shape, _) in memory.extras.items()}
+    shapes = {name: tf.TensorShape(shape) for name, (shape, _) in extras.items()}
     return [
         name
         for name, (shape, _) in wanted.items()

@@ -1,6 +1,6 @@
 """The reservoir of GMED, whose inputs are edited in place."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -37,7 +37,12 @@ class EditedReservoirMemory(ReservoirMemory):
     ):
         super().__init__(capacity, example_shape, example_dtype, **kwargs)
 
-    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+    def build_for(
+        self,
+        batch: Batch,
+        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
+        task_classes: Sequence[Sequence[int]] | None = None,
+    ) -> None:
         """As `Memory.build_for`, with float32 for inputs that are no floats.
 
         Raises:
@@ -50,7 +55,7 @@ class EditedReservoirMemory(ReservoirMemory):
             )
         if not batch.inputs.dtype.is_floating:
             batch = batch._replace(inputs=tf.cast(batch.inputs, tf.float32))
-        super().build_for(batch, task_classes)
+        super().build_for(batch, extras, task_classes)
 
     def make_state(self) -> None:
         super().make_state()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.attributes import check_attribute
+from nccl_tf.arguments.attributes import check_attribute, check_private_names
 from nccl_tf.arguments.captured import Captured, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
@@ -28,11 +29,24 @@ from nccl_tf.memories.columns import (
 from nccl_tf.rng import sample_without_replacement
 from nccl_tf.variables import bytes_of, pack_bytes, read_rows, resize, unpack_bytes, write_rows
 
-_OWN: Mapping[str, Any] = MappingProxyType({
-    "capacity": int, "seed": int, "extras": dict, "variables": list, "columns": dict,
-    "labels": keras.Variable, "tasks": keras.Variable, "draws": keras.Variable,
-})  # fmt: skip
-"""The attributes that every memory has, and their types."""
+
+@dataclass
+class _Base:
+    """The private state of a memory, apart from the attributes of its subclasses.
+
+    Attributes:
+        arguments: Of the constructor, as they were given.
+        forms: Of inputs and labels; None until they are known.
+        inputs: Their columns.
+        stores: bool scalar, whether examples that come are stored; None until it is allocated.
+        class_weights: By which examples that are read weigh; None where all weigh 1.
+    """
+
+    arguments: Captured
+    forms: Any = None
+    inputs: list[keras.Variable] = field(default_factory=list)
+    stores: Any = None
+    class_weights: ClassWeights | None = None
 
 
 class Memory:
@@ -70,12 +84,21 @@ class Memory:
     """Whether `write` chooses slots, where a method does not say itself what is kept."""
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the memory cannot do what others can, by the item of `nccl_tf.check_memory`."""
-    _arguments: Captured
+    capacity: int
+    seed: int
+    extras: dict[str, Any]
+    variables: list[keras.Variable]
+    columns: dict[str, keras.Variable]
+    labels: keras.Variable
+    tasks: keras.Variable
+    draws: keras.Variable
+    _base: _Base
+    _owns_private_names: ClassVar[bool] = True
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """A memory that is not made yet, with the arguments of its constructor."""
         memory = super().__new__(cls)
-        memory._arguments = Captured(cls, args, kwargs)
+        memory._base = _Base(Captured(cls, args, kwargs))
         return memory
 
     def __init__(
@@ -97,16 +120,11 @@ class Memory:
                 f"received a memory of {capacity!r} slots, expected a whole number of at least 1: "
                 "name capacity in Python, --memory or --memory_per_class at the command"
             )
-        self.capacity: Any = None if capacity is None else int(capacity)
+        self.capacity = None if capacity is None else int(capacity)  # type: ignore[assignment]
         self.seed = checked_seed(seed)
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
-        self._arguments.replace({"extras": extras}, self._extras_as_argument())
-        self.variables: list[keras.Variable] = []
-        self._input_columns: list[keras.Variable] = []
-        self._forms: Any = None
-        self._stores: Any = None
-        self._class_weights: ClassWeights | None = None
-        self.labels: Any = None
+        self._base.arguments.replace({"extras": extras}, self._extras_as_argument())
+        self.variables = []
         if example_shape is not None:
             labels = tf.TensorSpec([int(side) for side in label_shape], label_dtype)
             forms = self._allocate(input_specs(example_shape, example_dtype), labels)
@@ -114,7 +132,7 @@ class Memory:
                 "example_shape": example_shape, "example_dtype": example_dtype,
                 "label_shape": label_shape, "label_dtype": label_dtype,
             }  # fmt: skip
-            self._arguments.replace(received, forms.config())
+            self._base.arguments.replace(received, forms.config())
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, unless it would take the place of one of the base.
@@ -122,44 +140,53 @@ class Memory:
         Raises:
             UserError: It would.
         """
-        check_attribute(self, name, value, (Memory,), _OWN, _OWN)
+        check_attribute(self, name, value)
         super().__setattr__(name, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_private_names(cls)
         super().__init_subclass__(**kwargs)
         show_arguments(cls, Memory)
 
     def make_state(self) -> None:
         """Make the variables of a subclass; called once, after those of the columns."""
 
-    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+    def build_for(
+        self,
+        batch: Batch,
+        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
+        task_classes: Sequence[Sequence[int]] | None = None,
+    ) -> None:
         """Allocate the memory for examples such as a batch's, where it was built without a shape.
 
         Args:
             batch: Examples, as they will be written.
+            extras: Further columns beside those of the constructor, as it takes them; one of the
+                same name takes the place of its.
             task_classes: The classes of each task, where they are known.
 
         Raises:
             UserError: The examples have no fixed shape.
         """
         if not self.is_allocated:
+            self.change_extras({**self.extras, **(extras or {})})
             forms = self._allocate(*tf.nest.map_structure(column_of, batch[:2]))
-            self._arguments.follow({"example_shape": None}, forms.config())
+            self._base.arguments.follow({"example_shape": None}, forms.config())
 
     @property
     def is_allocated(self) -> bool:
         """Whether shapes and dtypes of the examples are known."""
-        return self._forms is not None
+        return self._base.forms is not None
 
     @property
     def example_shape(self) -> Any:
         """Shape of one example, or of each of its inputs; None until it is known."""
-        return shape_of(self._forms.inputs) if self.is_allocated else None
+        return shape_of(self._base.forms.inputs) if self.is_allocated else None
 
     @property
     def example_dtype(self) -> Any:
         """dtype of the stored inputs, or of each of them; None until it is known."""
-        return dtype_of(self._forms.inputs) if self.is_allocated else None
+        return dtype_of(self._base.forms.inputs) if self.is_allocated else None
 
     @property
     def inputs(self) -> Any:
@@ -169,7 +196,7 @@ class Memory:
             UserError: Nothing is allocated.
         """
         self.check_allocated()
-        return self._forms.together(self._input_columns)
+        return self._base.forms.together(self._base.inputs)
 
     def check_allocated(self) -> None:
         """Check that the memory has columns.
@@ -189,27 +216,52 @@ class Memory:
         Within a `fit` with `class_weight` these are multiplied by the weights of the classes.
         """
         self.check_allocated()
-        parts = [read_rows(column, slots) for column in self._input_columns]
-        for i, form in self._forms.packed.items():
+        parts = [read_rows(column, slots) for column in self._base.inputs]
+        for i, form in self._base.forms.packed.items():
             parts[i] = unpack_bytes(parts[i], form.shape)
         labels = read_rows(self.labels, slots)
-        if self._class_weights is not None:
-            weights *= self._class_weights.of(labels)
+        if self._base.class_weights is not None:
+            weights *= self._base.class_weights.of(labels)
         return Batch(
-            inputs=self._forms.together(parts),
+            inputs=self._base.forms.together(parts),
             labels=labels,
             tasks=read_rows(self.tasks, slots),
             weights=weights,
             extras={name: read_rows(column, slots) for name, column in self.columns.items()},
         )
 
+    @property
+    def specs(self) -> Batch:
+        """The forms of a batch that is written, `tf.TensorSpec`s with None for its size."""
+        self.check_allocated()
+
+        def rows(form: tf.TensorSpec) -> tf.TensorSpec:
+            return tf.TensorSpec([None, *form.shape], form.dtype)
+
+        inputs, labels = tf.nest.map_structure(
+            rows, (self._base.forms.inputs, self._base.forms.labels)
+        )
+        tasks, weights = (rows(tf.TensorSpec([], dtype)) for dtype in (tf.int64, tf.float32))
+        return Batch(inputs, labels, tasks, weights)
+
     def place(self, batch: Batch, slots: tf.Tensor) -> None:
-        """As `put`, into slots that are distinct but for `capacity`."""
+        """As `put`, into slots that are distinct but for `capacity`.
+
+        Raises:
+            UserError: As for `put`.
+        """
         self.check(batch)
+        if unknown := sorted(batch.extras.keys() - self.columns.keys()):
+            raise UserError(
+                f"received a batch with the extras {unknown}, for which the {type(self).__name__} "
+                f"has no columns beside {sorted(self.columns)}, so that they would be lost: "
+                "declare them in the learner's columns, name them in the memory's extras, or leave "
+                "them out of the batch"
+            )
         parts = tf.nest.flatten(batch.inputs)
-        for i in self._forms.packed:
+        for i in self._base.forms.packed:
             parts[i] = pack_bytes(parts[i])
-        columns = [*self._input_columns, self.labels, self.tasks]
+        columns = [*self._base.inputs, self.labels, self.tasks]
         for column, rows in zip(columns, [*parts, batch.labels, batch.tasks], strict=True):
             write_rows(column, slots, rows)
         for name, column in self.columns.items():
@@ -220,10 +272,14 @@ class Memory:
                 )
             write_rows(column, slots, tf.cast(batch.extras[name], column.dtype))
 
+    def state_of_form(self) -> list[Any]:
+        """The objects whose attributes a growing head changes, for `HeadGrowth` to put back."""
+        return [self, self._base, self._base.arguments]
+
     def blank_spare_row(self) -> None:
         """Blank the row that examples without a slot were written into, so that states compare."""
         if self.is_allocated:
-            for column in (*self._input_columns, self.labels, self.tasks, *self.columns.values()):
+            for column in (*self._base.inputs, self.labels, self.tasks, *self.columns.values()):
                 row = tf.zeros([1, *column.shape[1:]], column.dtype)  # of text "", of bool False
                 write_rows(column, tf.constant([self.capacity], tf.int64), row)
 
@@ -236,8 +292,8 @@ class Memory:
         Args:
             stores: Whether they are.
         """
-        if self._stores is not None:
-            self._stores.assign(stores)
+        if self._base.stores is not None:
+            self._base.stores.assign(stores)
 
     def weigh_by(self, class_weights: ClassWeights) -> None:
         """Let examples that are read weigh what their classes do, by labels as they are stored.
@@ -245,14 +301,14 @@ class Memory:
         Args:
             class_weights: Those of the learner, which says when they weigh alike.
         """
-        self._class_weights = class_weights
+        self._base.class_weights = class_weights
 
     def grow_labels(self, classes: int) -> None:
         """Let labels that are one-hot rows have so many classes, those that are stored too."""
         resize(self.labels, (*self.labels.shape[:-1], classes))
-        labels = tf.TensorSpec(self.labels.shape[1:], self._forms.labels.dtype)
-        before, self._forms = self._forms, Forms(self._forms.inputs, labels)
-        self._arguments.follow(before.config(), self._forms.config())
+        labels = tf.TensorSpec(self.labels.shape[1:], self._base.forms.labels.dtype)
+        before, self._base.forms = self._base.forms, Forms(self._base.forms.inputs, labels)
+        self._base.arguments.follow(before.config(), self._base.forms.config())
 
     def of_whole_rows(self, batch: Batch) -> Batch:
         """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
@@ -271,7 +327,7 @@ class Memory:
                 "arrays with learner.remember(inputs, labels)"
             )
         # Columns of integers are int64; those of a batch made by hand may be narrower.
-        if tf.as_dtype(batch.labels.dtype).is_integer and self._forms.labels.dtype == tf.int64:
+        if tf.as_dtype(batch.labels.dtype).is_integer and self._base.forms.labels.dtype == tf.int64:
             batch = batch._replace(labels=tf.cast(batch.labels, tf.int64))
         batch = batch._replace(tasks=tf.cast(batch.tasks, tf.int64))
         self.check(batch)
@@ -279,11 +335,11 @@ class Memory:
             part
             if part.shape[1:].is_fully_defined()
             else tf.ensure_shape(part, [None, *form.shape])
-            for part, form in zip(tf.nest.flatten(batch.inputs), self._forms.flat, strict=True)
+            for part, form in zip(tf.nest.flatten(batch.inputs), self._base.forms.flat, strict=True)
         ]
         with tf.control_dependencies(parts):
-            weights = tf.where(self._stores.value, batch.weights, 0.0)
-        return batch._replace(inputs=self._forms.together(parts), weights=weights)
+            weights = tf.where(self._base.stores.value, batch.weights, 0.0)
+        return batch._replace(inputs=self._base.forms.together(parts), weights=weights)
 
     def check(self, batch: Batch) -> None:
         """Check that examples fit into the columns.
@@ -291,8 +347,8 @@ class Memory:
         Raises:
             UserError: Inputs or labels are not of the memory's dtype and shape.
         """
-        check_rows("inputs", batch.inputs, self._forms.inputs, "example")
-        check_rows("labels", batch.labels, self._forms.labels, "label")
+        check_rows("inputs", batch.inputs, self._base.forms.inputs, "example")
+        check_rows("labels", batch.labels, self._base.forms.labels, "label")
 
     def save_variables(self, store: Any, prefix: str) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed.
@@ -354,7 +410,7 @@ class Memory:
             UserError: Keras cannot write one of them, or the constructor takes no argument for one
                 of those.
         """
-        return self._arguments.config()
+        return self._base.arguments.config()
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -371,22 +427,22 @@ class Memory:
             return
         before = self._extras_as_argument()
         self.extras = {name: (tuple(entry), dtype) for name, (entry, dtype) in extras.items()}
-        self._arguments.follow(before, self._extras_as_argument())
+        self._base.arguments.follow(before, self._extras_as_argument())
 
     def _extras_as_argument(self) -> dict[str, Any]:
         extras = {name: [list(entry), dtype] for name, (entry, dtype) in self.extras.items()}
         return {"extras": extras or None}
 
     def _allocate(self, inputs: Any, labels: tf.TensorSpec) -> Forms:
-        self._forms = Forms(inputs, labels)
+        self._base.forms = Forms(inputs, labels)
         rows = self.capacity + 1
-        self._input_columns = self._forms.variables(rows, self.state)
+        self._base.inputs = self._base.forms.variables(rows, self.state)
         self.labels = self.state("labels", (rows, *labels.shape), labels.dtype.name)
         self.tasks = self.state("tasks", (rows,), "int64")
         self.draws = self.state("draws", (), "int64")
         # On the device, so that one graph serves all epochs; none of `variables`, because a `fit`
         # that resumes says itself what it stores.
-        self._stores = keras.Variable(
+        self._base.stores = keras.Variable(
             True, dtype="bool", trainable=False, autocast=False, name="stores"
         )
         self.columns = {
@@ -394,7 +450,7 @@ class Memory:
             for name, (entry, dtype) in self.extras.items()
         }
         self.make_state()
-        return self._forms
+        return self._base.forms
 
     def state(self, name: str, shape: Sequence[int], dtype: str) -> keras.Variable:
         """A variable of zeros that belongs to the state.
@@ -443,7 +499,7 @@ class Memory:
         """The forms of packed columns by the names of their variables."""
         if not self.is_allocated:
             return {}
-        return {self._input_columns[i].name: form for i, form in self._forms.packed.items()}
+        return {self._base.inputs[i].name: form for i, form in self._base.forms.packed.items()}
 
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""
@@ -564,8 +620,9 @@ class Memory:
             batch: Examples; those of weight 0 are ignored.
 
         Raises:
-            UserError: Inputs or labels are not of the memory's dtype and shape.
-            UserError: It was built without shapes and has seen no fit.
+            UserError: Inputs or labels are not of the memory's dtype and shape, the batch has other
+                extras than the memory has columns for, or it was built without shapes and has seen
+                no fit.
         """
         batch = self.of_whole_rows(batch)
         self.put(batch, self.kept_slots_for(batch))
@@ -582,7 +639,8 @@ class Memory:
             slots: int64 [n]; `capacity` for nowhere. Of equal slots the last one is written.
 
         Raises:
-            UserError: Inputs or labels are not of the memory's dtype and shape.
+            UserError: Inputs or labels are not of the memory's dtype and shape, or the batch has
+                other extras than the memory has columns for.
         """
         self.place(batch, keep_last(slots, self.capacity))
 

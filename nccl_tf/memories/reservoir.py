@@ -49,6 +49,8 @@ class ReservoirMemory(Memory):
     ```
     """
 
+    _owns_private_names = True
+
     def __init__(
         self,
         capacity: int,

@@ -44,6 +44,10 @@ class RingMemory(Memory):
     ```
     """
 
+    _owns_private_names = True
+    _cells: TaskClassIndex
+    _task_regions: Any
+
     by_class = True
 
     def __init__(
@@ -62,7 +66,9 @@ class RingMemory(Memory):
         self.slots_per_class = int(slots_per_class)
         self.task_classes: Any = None
         capacity = None if task_classes is None else self._index(task_classes)
-        self._arguments.replace({"task_classes": task_classes}, {"task_classes": self.task_classes})
+        self._base.arguments.replace(
+            {"task_classes": task_classes}, {"task_classes": self.task_classes}
+        )
         if slots_per_class < 1:
             raise UserError(_refusal(slots_per_class, task_classes or ()))
         if capacity is None and example_shape is not None:
@@ -87,9 +93,14 @@ class RingMemory(Memory):
         """Take other classes of each task than the constructor received."""
         before = self.task_classes
         self.capacity = self._index(task_classes)
-        self._arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
+        self._base.arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
 
-    def build_for(self, batch: Batch, task_classes: Sequence[Sequence[int]] | None = None) -> None:
+    def build_for(
+        self,
+        batch: Batch,
+        extras: Mapping[str, tuple[Sequence[int], str]] | None = None,
+        task_classes: Sequence[Sequence[int]] | None = None,
+    ) -> None:
         """As `Memory.build_for`; the heads of a learner are the classes of each task.
 
         Raises:
@@ -104,7 +115,7 @@ class RingMemory(Memory):
                     "or take a ReservoirMemory"
                 )
             self._list_classes(task_classes)
-        super().build_for(batch)
+        super().build_for(batch, extras)
 
     @property
     def reads_open_task(self) -> bool:
@@ -144,7 +155,7 @@ class RingMemory(Memory):
             self._list_classes([*known, new])
         if new and self.is_allocated:
             # The last row of these stands for no slot.
-            columns = *self._input_columns, self.labels, self.tasks, *self.columns.values()
+            columns = *self._base.inputs, self.labels, self.tasks, *self.columns.values()
             for variable in columns:
                 resize(variable, (self.capacity + 1, *variable.shape[1:]), spare=1)
             resize(self.counts, (self._cells.count + 1,), spare=1)

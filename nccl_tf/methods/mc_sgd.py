@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
-from nccl_tf.batch import Batch, concat_batches
+from nccl_tf.batch import PLACE_WEIGHTS, Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.gradients import Stateless, sgd_update
@@ -247,4 +247,5 @@ def _forms_of(memory: Memory) -> dict[str, Any]:
         "example_dtype": memory.example_dtype,
         "label_shape": memory.labels.shape[1:],
         "label_dtype": memory.labels.dtype,
+        "extras": {n: form for n, form in memory.extras.items() if n == PLACE_WEIGHTS},
     }

@@ -137,7 +137,7 @@ class MER(ReplayLearner):
 
         The mean over one example knows no weight: by those of classes its step is longer.
         """
-        lengths = None if self.class_weighing.weights is None else with_mean_one(examples.weights)
+        lengths = with_mean_one(examples.weights) if self.class_weighing.are_set else None
 
         def step(i: tf.Tensor, place: _Place) -> tuple[tf.Tensor, _Place]:
             weights, state = place

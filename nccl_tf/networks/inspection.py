@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from nccl_tf.errors import UserError, one_line
+from nccl_tf.keras_private import inputs_of_calls, layers_of, made_from, maker, mask_of
 
 _PROBABILITIES = ("softmax", "sigmoid", "hard_sigmoid")
 
@@ -193,8 +194,8 @@ def vocabularies(network: keras.Model) -> list[int | None]:
         sizes = [
             _vocabulary(layer, place)
             for layer in network.layers
-            for node in layer._inbound_nodes
-            for place, given in enumerate(node.input_tensors)
+            for inputs in inputs_of_calls(layer)
+            for place, given in enumerate(inputs)
             if given is tensor
         ]
         found.append(min((size for size in sizes if size), default=None))
@@ -213,7 +214,7 @@ def _vocabulary(layer: Any, place: int) -> int | None:
 
 def makes_mask(network: keras.Model) -> bool:
     """Whether the outputs of a network may carry a Keras mask."""
-    carries = getattr(network.outputs[0], "_keras_mask", None) is not None
+    carries = mask_of(network.outputs[0]) is not None
     return carries or _hides_a_mask(network)
 
 
@@ -230,16 +231,16 @@ def place_mask(network: keras.Model, inputs: Any) -> Any:
     if not makes_mask(network):
         return None
     # In a graph nothing of this pass is left but what makes the mask.
-    return getattr(network(inputs, training=False), "_keras_mask", None)
+    return mask_of(network(inputs, training=False))
 
 
 def _hides_a_mask(network: keras.Model) -> bool:
     """Whether a nested model may make a mask, which its symbolic outputs do not carry."""
-    layers = network._flatten_layers(include_self=False)
+    layers = layers_of(network)
     is_nested = any(isinstance(layer, keras.Model) for layer in layers)
     return is_nested and any(
         isinstance(layer, keras.layers.Masking) or getattr(layer, "mask_zero", False)
-        for layer in network._flatten_layers(include_self=False)
+        for layer in layers_of(network)
     )
 
 
@@ -264,7 +265,7 @@ def computes_in_float16(network: keras.Model) -> bool:
     Keras asks the model alone, which has the policy that was global when it was made, whatever its
     layers have.
     """
-    layers = network._flatten_layers()
+    layers = layers_of(network, include_self=True)
     return any(layer.dtype_policy.name == "mixed_float16" for layer in layers)
 
 
@@ -278,7 +279,7 @@ def check_holds_no_state(network: keras.Model, learner: str) -> None:
     Raises:
         UserError: A layer has stateful=True.
     """
-    for layer in network._flatten_layers():
+    for layer in layers_of(network, include_self=True):
         if getattr(layer, "stateful", False):
             raise UserError(
                 f"received a network whose layer {layer.name!r} has stateful=True, but {learner} "
@@ -419,8 +420,7 @@ def last_layer(network: Any) -> Any:
 
 def _layer_behind(tensor: Any) -> Any:
     """The last layer on the way to a symbolic tensor, but for those that keep its values."""
-    operation, node, _ = tensor._keras_history
-    inputs = operation._inbound_nodes[node].input_tensors
+    operation, inputs = maker(tensor), made_from(tensor)
     if len(inputs) != 1:
         return None
     linear = getattr(getattr(operation, "activation", None), "__name__", None) == "linear"
@@ -439,7 +439,7 @@ def normalises_one_value(network: keras.Model) -> keras.layers.Layer | None:
     Args:
         network: A built model, whose nested models are looked into.
     """
-    for layer in network._flatten_layers(include_self=False):
+    for layer in layers_of(network):
         if isinstance(layer, keras.layers.BatchNormalization):
             shape = layer.get_build_config()["input_shape"]
             kept = (0, layer.axis % len(shape))
@@ -474,7 +474,7 @@ def find_head(network: keras.Model, classes: int, name: str | None = None) -> ke
     Raises:
         UserError: There is no such layer, or there are several.
     """
-    layers = network._flatten_layers(include_self=False)
+    layers = layers_of(network)
     fits = [x for x in layers if isinstance(x, keras.layers.Dense) and x.units == classes]
     if name is not None:
         received = f"received head={name!r}"
@@ -499,18 +499,18 @@ def find_head(network: keras.Model, classes: int, name: str | None = None) -> ke
 def _last_dense(network: keras.Model) -> tuple[str, list[keras.layers.Dense]]:
     """The class of the layer that a network ends in, and the dense layers that it may be."""
     tensor = network.outputs[0]
-    kind = type(tensor._keras_history.operation).__name__
+    kind = type(maker(tensor)).__name__
     while True:
-        layer, node, _ = tensor._keras_history
+        layer = maker(tensor)
         if isinstance(layer, keras.layers.Dense):
             return kind, [layer]
         if getattr(layer, "outputs", None) and len(layer.outputs) == 1:
             tensor = layer.outputs[0]
             continue
         if isinstance(layer, keras.layers.Layer) and layer.weights:
-            inner = layer._flatten_layers(include_self=False)
+            inner = layers_of(layer)
             return kind, [each for each in inner if isinstance(each, keras.layers.Dense)]
-        inputs = layer._inbound_nodes[node].input_tensors
+        inputs = made_from(tensor)
         if len(inputs) != 1 or inputs[0].shape[-1] != tensor.shape[-1]:
             return kind, []
         tensor = inputs[0]

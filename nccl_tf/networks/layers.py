@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.choices import AUGMENTATIONS
 from nccl_tf.errors import UserError, checked_name, checked_seed
+from nccl_tf.keras_private import layers_of
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -187,7 +188,7 @@ def without_dropout(network: keras.Model) -> Iterator[None]:
     """Disable dropout, Keras's and that of nested models and layers, in graphs traced inside."""
     kept = [
         (layer, name, getattr(layer, name))
-        for layer in network._flatten_layers(include_self=False)
+        for layer in layers_of(network)
         for kinds, name in _DRAWS
         if isinstance(layer, kinds)
     ]

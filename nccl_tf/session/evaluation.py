@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.records.summary import matrix_to_json
 
@@ -38,7 +38,7 @@ class Evaluation:
 
     def __init__(
         self,
-        learner: keras.Model,
+        learner: Learner,
         tasks: Sequence[Any],
         score: Callable[[Any], float] | None = None,
         evaluate: str = ALL,
@@ -47,7 +47,7 @@ class Evaluation:
         self._learner, self._tasks, self._score = learner, list(tasks), score
         self._evaluate = evaluate
         self.matrix = np.full((len(self._tasks), len(self._tasks)), np.nan)
-        self.averaged = None if learner.options.of(AverageWeights) is None else self.matrix.copy()
+        self.averaged = None if learner.option(AverageWeights) is None else self.matrix.copy()
         self.initial: list[float] = []
         self.seconds = 0.0
         self.confusions: dict[str, dict[int, list[list[int]]]] = {"plain": {}, "averaged": {}}

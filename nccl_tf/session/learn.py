@@ -127,7 +127,7 @@ def learn(
     """
     source, record, tasks = package_source(), RecordOfLearn(model), _tasks(stream)
     names = getattr(stream, "class_names", None)
-    weights = model.class_weighing.factors(class_weight, names)
+    weights = model.class_factors(class_weight, names)
     if validation is not None:
         tasks = _with_validation(tasks, validation, seed)
     parts: list[Any] = [JointTask(tasks)] if joint else tasks
@@ -164,10 +164,10 @@ def learn(
     # A memory without shapes gets them before its state is compared or put back, and a ring the
     # classes of all tasks, which no single `fit` knows.
     classes = classes_by_number(tasks)
-    if model.storage.waits:
+    if any(not memory.is_allocated for memory in model.memories()):
         first = next(iter(parts[0].train_batches(batch_size)))
         first = model.as_batch(prepared_batch(model.network, first))
-        model.storage.build(first, classes if all(classes) else None)
+        model.build_memory(first, classes if all(classes) else None)
     if getattr(stream, "heads", None) is not None and model.heads is None:
         model.warn_once("heads", HEADS)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"

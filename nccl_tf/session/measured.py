@@ -57,7 +57,7 @@ def measured_entries(
         **entries_of_xla(learner.execution),
         "environment": variables_that_decide_bits(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
-        **(state_and_memory(learner.storage.variables) if is_own_process else _WITHOUT_STATE),
+        **(state_and_memory(learner.state_variables) if is_own_process else _WITHOUT_STATE),
         "bytes_stored": bytes_stored(learner),
         "examples_passed": examples_passed(settings, steps, has_convolutions(learner.network)),
         "train_seconds": train_seconds,

@@ -20,6 +20,7 @@ from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, Marks
 from nccl_tf.learner.options.alignment import AlignHead
+from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -110,7 +111,7 @@ class RecordOfLearn:
         sizes = {task.num_train for task in tasks}
         rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
         names = [row.name for row in method.hyperparameters] if method else []
-        options, replays = model.options.config(), isinstance(model, ReplayLearner)
+        options, replays = config_of(model.options), isinstance(model, ReplayLearner)
         names = [*names, *_OF_EVERY_LEARNER]
         numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
         numbers |= {
@@ -118,7 +119,7 @@ class RecordOfLearn:
             **_unusual(optimizer),
             **self._excluded(),
         }
-        if aligned := model.options.of(AlignHead):
+        if aligned := model.option(AlignHead):
             unusual = aligned.alignment.unusual()
             numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
         numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
@@ -159,7 +160,7 @@ class RecordOfLearn:
             alignment=options.get("alignment"),
             evaluate=None if evaluate == ALL else evaluate,
             positive=None if positive is None else plain_name(positive),
-            stores=model.storage.stores if chooses and model.storage.stores != STORES[1] else None,
+            stores=model.stores if chooses and model.stores != STORES[1] else None,
         )
 
     def earlier(self) -> dict[str, int]:

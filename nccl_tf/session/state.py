@@ -146,7 +146,7 @@ class SessionState:
         # Their variables are a part of the state, and one may continue without another `fit`.
         for callback in self._stateful:
             if isinstance(callback, StepRecord):
-                self._model.options.record_steps(callback.every)
+                self._model.record_steps(callback.every)
             callback.set_model(self._model)
         checkpoint, self._found = self._found or self._store.last(), None
         if checkpoint is None:
@@ -216,14 +216,14 @@ class SessionState:
 
     def _learned(self) -> dict[str, keras.Variable]:
         """The learner's own variables."""
-        return _by_place(self._model.storage.variables.values())
+        return _by_place(self._model.state_variables.values())
 
     @property
     def _log(self) -> StepLog | None:
-        return self._model.options.of(StepLog)
+        return self._model.option(StepLog)
 
     def _variables(self) -> dict[str, keras.Variable]:
-        variables = [*self._model.storage.variables.values()]
+        variables = [*self._model.state_variables.values()]
         for callback in self._stateful:
             if hasattr(callback, "variables"):
                 variables += callback.variables().values()

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError, checked_name
+from nccl_tf.keras_private import direction
 from nccl_tf.learner.checks import check_ids, check_numbers
 from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.preprocessor import prepared
@@ -105,12 +106,10 @@ def _higher_is_better(metric: keras.metrics.Metric, mode: str) -> bool:
     checked_name("mode", mode, MODES)
     if mode != "auto":
         return mode == "max"
-    direction = getattr(metric, "_direction", None)
-    if type(metric).__name__ in _LESS_IS_BETTER:
-        direction = "down"
-    if direction is None:
+    towards = "down" if type(metric).__name__ in _LESS_IS_BETTER else direction(metric)
+    if towards is None:
         raise UserError(
             f"the metric {metric.name} does not say whether larger or smaller values are better: "
             'give mode="max" or mode="min"'
         )
-    return bool(direction == "up")
+    return towards == "up"

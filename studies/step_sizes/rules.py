@@ -166,7 +166,7 @@ class AveragedReference(Candidate):
         self.pull = float(PULL.check(pull))
 
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
-        average = self.options.of(AverageWeights)
+        average = self.option(AverageWeights)
         assert average is not None  # It keeps one by default.
         averaged = zip(average.copy.originals, average.copy.variables, strict=True)
         with keras.StatelessScope([(v, tf.cast(a.value, v.dtype)) for v, a in averaged]):

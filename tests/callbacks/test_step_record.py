@@ -89,11 +89,11 @@ def test_windows_of_two_lengths_are_refused(tmp_path):
 
 def interrupted(learner, record, every=None, steps_per_execution=4):
     """The learner and record that go on from a checkpoint of these."""
-    state = json.loads(json.dumps([learner.options.of(StepLog).state(), record.state()]))
+    state = json.loads(json.dumps([learner.option(StepLog).state(), record.state()]))
     again = made(steps_per_execution)
-    again.options.record_steps(every or record.every)
+    again.record_steps(every or record.every)
     again.network.set_weights(learner.network.get_weights())
-    again.options.of(StepLog).restore(state[0])
+    again.option(StepLog).restore(state[0])
     resumed = StepRecord(record.path, every=every or record.every)
     resumed.set_model(again)
     resumed.restore(state[1])

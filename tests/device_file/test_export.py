@@ -27,7 +27,7 @@ def made(tmp_path_factory):
     keras.utils.set_random_seed(1)
     learner = er(stream_mask="seen")
     learner.fit(*examples(0, 40), batch_size=BATCH, shuffle=False, verbose=0, end_task=False)
-    before = {name: v.numpy() for name, v in learner.storage.variables.items()}
+    before = {name: v.numpy() for name, v in learner.state_variables.items()}
     path = tmp_path_factory.mktemp("device") / "learner.tflite"
     file = nccl_tf.export_learner(learner, path, predict_batch_size=4, check_steps=4)
     return learner, file, before
@@ -37,7 +37,7 @@ def made(tmp_path_factory):
 def learner(made):
     """The learner as it was exported."""
     learner, _, before = made
-    for name, variable in learner.storage.variables.items():
+    for name, variable in learner.state_variables.items():
         variable.assign(before[name])
     learner.progress._begun = 0
     return learner
@@ -71,7 +71,7 @@ def agrees(learner, state):
 @pytest.mark.seconds(60)  # an export
 def test_an_export_leaves_the_learner_as_it_was(made):
     learner, file, before = made
-    after = {name: v.numpy() for name, v in learner.storage.variables.items()}
+    after = {name: v.numpy() for name, v in learner.state_variables.items()}
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
     assert 0 < file.difference < 1e-5

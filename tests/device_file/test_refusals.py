@@ -150,5 +150,5 @@ def test_an_option_that_works_in_python_is_named(tmp_path):
             return {"notes": 3}
 
     learner = er()
-    learner.options.add(Notes())
+    learner.add_option(Notes())
     refused(tmp_path, learner, "with notes, which works in Python")

@@ -92,7 +92,7 @@ def test_batch_norm_and_dropout_are_not_touched():
 def test_gamma_is_summed_as_the_learner_s_log_sums(name):
     """For a learner that measures gamma itself, and projects its steps or does not."""
     learner = make(name)
-    log = learner.options.record_steps(1)
+    log = learner.record_steps(1)
     diagnostics = ForgettingDiagnostics(tiny.tasks(), "subset", subset=40)
     for task in (0, 1):
         learner.fit(tiny_batches(task), task_id=task, verbose=0, callbacks=[diagnostics])

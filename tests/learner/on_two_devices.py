@@ -82,11 +82,11 @@ def learn(name: str) -> Learned:
             method, TASK_CLASSES, options={"average_weights": 0.75},
             steps_per_execution=int(more or 1),
         )  # fmt: skip
-    learner.options.record_steps(5)
+    learner.record_steps(5)
     for task in range(2):
         data = {"class_weight": class_weight, "task_id": task, "verbose": 0}
         logs = learner.fit(batches(task), **data).history
-    rows = np.nan_to_num(learner.options.of(StepLog).take(0, False)).tolist()
+    rows = np.nan_to_num(learner.option(StepLog).take(0, False)).tolist()
     return Learned(learner, dict(logs), list(learner.evaluate(batches(0), verbose=0)), rows)
 
 

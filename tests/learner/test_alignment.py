@@ -45,7 +45,7 @@ def test_moments_are_those_of_all_features(covariance):
     made = learner(alignment=covariance)
     for rows in tasks():
         fit(made, rows)
-    option = made.options.of(AlignHead)
+    option = made.option(AlignHead)
     features = INPUTS @ FIRST
     means = np.stack([features[k == LABELS].mean(0) for k in range(CLASSES)])
     np.testing.assert_allclose(option.means.numpy(), means, rtol=1e-5)
@@ -144,11 +144,11 @@ def test_padding_and_nan_are_not_counted():
     inputs[0, 2], weights[3] = np.nan, 0.0
     data = tf.data.Dataset.from_tensor_slices((inputs, labels, weights)).batch(4)
     made.fit(data, verbose=0)
-    counts = made.options.of(AlignHead).counts.numpy()
+    counts = made.option(AlignHead).counts.numpy()
     np.testing.assert_array_equal(counts, [3, 3, 0, 0])
     kept = [row for row in (4, 6, 2) if labels[row] == labels[4]]
     mean = (inputs[kept] @ FIRST).mean(0)
-    np.testing.assert_allclose(made.options.of(AlignHead).means.numpy()[labels[4]], mean, rtol=1e-5)
+    np.testing.assert_allclose(made.option(AlignHead).means.numpy()[labels[4]], mean, rtol=1e-5)
 
 
 def test_a_class_that_comes_again_has_the_moments_of_its_last_task():
@@ -156,7 +156,7 @@ def test_a_class_that_comes_again_has_the_moments_of_its_last_task():
     fit(made, LABELS < 2)
     rows = np.flatnonzero(LABELS == 1)[:4]
     fit(made, rows)
-    option = made.options.of(AlignHead)
+    option = made.option(AlignHead)
     features = INPUTS[rows] @ FIRST
     np.testing.assert_allclose(option.means.numpy()[1], features.mean(0), rtol=1e-5)
     np.testing.assert_allclose(option.covariances()[1], np.cov(features.T), rtol=1e-4)
@@ -199,7 +199,7 @@ def test_learn_aligns_as_fit_does_and_resumes_to_the_bit(tmp_path):
     for task in stream():
         fitted.fit(task, batch_size=8, verbose=0)
     killed, passes = learner(alignment=how), []
-    option = killed.options.of(AlignHead)
+    option = killed.option(AlignHead)
     sums = option.task_sums
 
     class Killed(Exception):

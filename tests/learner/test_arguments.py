@@ -8,10 +8,11 @@ import keras
 import pytest
 
 import nccl_tf
+from nccl_tf.arguments.attributes import attributes_of
 from nccl_tf.arguments.constructors import described_arguments
 from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.errors import UserError
-from nccl_tf.learner import learner as learner_module
+from nccl_tf.learner.core import Core
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import assert_same_state, build
 from tests.methods.test_battery import CLASSES, numbers_of
@@ -241,7 +242,7 @@ def test_the_attributes_of_a_learner_are_known():
     plain = keras.Model(learner.network.inputs, learner.network.outputs)
     plain.compile(keras.optimizers.SGD(0.1))
     added = vars(learner).keys() - vars(plain).keys()
-    assert {name for name in added if not name.startswith("_")} == set(learner_module._OWN)
+    assert added == attributes_of(Core).keys()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -249,7 +250,7 @@ def test_the_attributes_of_a_learner_are_known():
     ("name", "value"),
     [
         ("progress", 3), ("options", 0.9), ("gradient", 3), ("execution", []), ("devices", 2),
-        ("storage", 0), ("update", 5), ("apply", 2), ("fit", None), ("seed", 8),
+        ("progress", 0), ("update", 5), ("apply", 2), ("fit", None), ("seed", 8),
         ("network", [0, 1]), ("num_classes", "ten"), ("heads", 2), ("memory", 7),
     ],
 )  # fmt: skip
@@ -274,12 +275,60 @@ def test_an_attribute_of_one_s_own_may_be_set_and_one_of_the_base_again():
             self.rate, self.seed = [1], seed
 
     learner = Mine(tiny_network(), seed=4)
-    learner.rate, learner.storage.saves_memory = None, False
+    learner.rate, learner.saves_memory = None, False
     assert (learner.seed, learner.rate) == (4, None)
 
 
+class KeepsOwn(nccl_tf.ExperienceReplay):
+    def __init__(self, *args, own="", **kwargs):
+        super().__init__(*args, **kwargs)
+        setattr(self, own, {})
+
+
+@pytest.mark.parametrize("name", ["_count", "_head", "_trained", "_store", "_said", "_growing"])
+def test_a_private_name_of_a_learner_is_one_s_own(name):
+    learner = KeepsOwn(tiny_network(), nccl_tf.ReservoirMemory(5), own=name)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    assert getattr(learner, name) == {}
+
+
+@pytest.mark.parametrize("name", ["_base", "_quantity_means", "_stream_batch", "_beside_stored"])
+def test_a_private_name_of_the_base_is_refused_where_it_is_set(name):
+    with pytest.raises(UserError, match=f"received {name} = "):
+        KeepsOwn(tiny_network(), nccl_tf.ReservoirMemory(5), own=name)
+
+
 @pytest.mark.parametrize(
-    ("name", "value"), [("labels", 3), ("draws", 0), ("read", 2), ("seed", "x")]
+    ("base", "name"),
+    [
+        (nccl_tf.Finetune, "_log"), (nccl_tf.Finetune, "_check_labels"),
+        (nccl_tf.ExperienceReplay, "_beside_stored"), (nccl_tf.ReservoirMemory, "_allocate"),
+    ],
+)  # fmt: skip
+def test_a_class_defines_no_private_name_of_its_base(base, name):
+    with pytest.raises(UserError, match=f"received {name} in the class Mine"):
+        type("Mine", (base,), {name: lambda self: None})
+    assert type("Mine", (base,), {f"{name}_of_mine": lambda self: None})
+
+
+@pytest.mark.parametrize("name", ["_forms", "_stores", "_class_weights", "_arguments", "_count"])
+def test_a_private_name_of_a_memory_is_one_s_own(name):
+    class Mine(nccl_tf.ReservoirMemory):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            setattr(self, name, "mine")
+
+    memory = Mine(6)
+    learner = nccl_tf.ExperienceReplay(tiny_network(), memory)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 10), verbose=0)
+    assert getattr(memory, name) == "mine" and int(memory.readable_count()) == 6
+    assert memory.get_config()["capacity"] == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("labels", 3), ("draws", 0), ("read", 2), ("seed", "x"), ("_base", {})]
 )
 def test_an_attribute_of_a_memory_is_not_replaced(name, value):
     class Mine(nccl_tf.ReservoirMemory):

@@ -9,6 +9,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.learner.options.average import AverageWeights
+from nccl_tf.learner.options.option import config_of
 from nccl_tf.methods.registry import METHODS
 from tests.learner.test_skipped_steps import batches as flawed_batches
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, stream
@@ -20,7 +21,7 @@ M = 0.75  # exact in float32
 
 
 def averages(learner) -> list[np.ndarray]:
-    return [variable.numpy() for variable in learner.options.of(AverageWeights).copy.variables]
+    return [variable.numpy() for variable in learner.option(AverageWeights).copy.variables]
 
 
 def assert_equal(one, other):
@@ -83,14 +84,14 @@ def norm_learner(**compile_arguments):
 
 def test_batch_norm_statistics_are_averaged_and_generators_are_not():
     learner = norm_learner()
-    names = [variable.name for variable in learner.options.of(AverageWeights).copy.originals]
+    names = [variable.name for variable in learner.option(AverageWeights).copy.originals]
     assert sorted(names) == sorted(
         ["gamma", "beta", "moving_mean", "moving_variance", "kernel", "bias"]
     )
-    expected = [variable.numpy() for variable in learner.options.of(AverageWeights).copy.originals]
+    expected = [variable.numpy() for variable in learner.option(AverageWeights).copy.originals]
     for batch in flawed_batches(count=4):
         learner.fit(tf.data.Dataset.from_tensors(batch), verbose=0, end_task=False)
-        now = [variable.numpy() for variable in learner.options.of(AverageWeights).copy.originals]
+        now = [variable.numpy() for variable in learner.option(AverageWeights).copy.originals]
         expected = [M * a + (1 - M) * w for a, w in zip(expected, now, strict=True)]
     for left, right in zip(averages(learner), expected, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-7)
@@ -103,7 +104,7 @@ def test_a_skipped_step_leaves_the_average_as_it_is(jit_compile):
     learner.fit(flawed_batches(count=3), verbose=0, end_task=False)
     before = averages(learner)
     learner.fit(flawed_batches(0, count=1), verbose=0, end_task=False)
-    steps = learner.options.of(AverageWeights).steps
+    steps = learner.option(AverageWeights).steps
     assert int(learner.progress.skipped.numpy()) == 1 and int(steps.numpy()) == 3
     assert_equal(averages(learner), before)
 
@@ -242,7 +243,7 @@ def test_saved_and_loaded_it_goes_on(tmp_path):
     learner.fit(tiny_batches(0, 15), verbose=0)
     learner.save(tmp_path / "learner.keras")
     loaded = nccl_tf.load_model(tmp_path / "learner.keras")
-    assert loaded.options.config() == {"average_weights": M}
+    assert config_of(loaded.options) == {"average_weights": M}
     np.testing.assert_array_equal(
         loaded.predict(IMAGES, verbose=0), learner.predict(IMAGES, verbose=0)
     )
@@ -264,7 +265,7 @@ def test_the_average_grows_with_the_head():
     np.testing.assert_array_equal(learner.predict(IMAGES, verbose=0)[:, :4], logits)
     weights = learner.network.get_weights()
     learner.fit(tiny_batches(1, 5), task_id=1, verbose=0)
-    kernel = learner.options.of(AverageWeights).copy.variables[-2].numpy()
+    kernel = learner.option(AverageWeights).copy.variables[-2].numpy()
     expected = M * np.concatenate([before[-2], weights[-2][:, 4:]], 1)
     expected += (1 - M) * learner.network.get_weights()[-2]
     np.testing.assert_allclose(kernel, expected, rtol=1e-5, atol=1e-7)

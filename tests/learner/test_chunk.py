@@ -58,7 +58,7 @@ def learned(learner, count: int = 4 * 23 + 3, **arguments):
 
 def assert_equal(left, right):
     """Floats to 1e-9 of the largest, integers and stored inputs to the bit."""
-    pairs = zip(left.storage.variables.items(), right.storage.variables.values(), strict=True)
+    pairs = zip(left.state_variables.items(), right.state_variables.values(), strict=True)
     for (name, mine), other in pairs:
         mine, other = mine.numpy(), other.numpy()
         if mine.dtype.kind == "f":
@@ -139,8 +139,8 @@ def test_what_stands_around_a_step_is_as_without_xla():
     found = []
     for jit_compile in (False, True):
         learner = built("ewc", jit_compile, average_weights=0.9, rate_decay=0.5, rate_decay_steps=4)
-        log, sums = learner.options.record_steps(1), Sums(learner.optimizer.iterations)
-        learner.options.add(sums)
+        log, sums = learner.record_steps(1), Sums(learner.optimizer.iterations)
+        learner.add_option(sums)
         stops = keras.callbacks.EarlyStopping("val_loss", patience=0, start_from_epoch=1)
         history = learner.fit(
             *examples(0, 4 * 10), batch_size=4, shuffle=False, verbose=0, epochs=3,
@@ -167,7 +167,7 @@ def test_a_bad_batch_within_a_chunk_is_skipped():
         learner.compile(optimizer, jit_compile=jit_compile, steps_per_execution=K)
         learner.fit(inputs, labels, batch_size=4, shuffle=False, verbose=0)
         assert int(learner.progress.skipped.numpy()) == 1 and int(learner.optimizer.iterations) == 9
-    for mine, other in zip(*(each.storage.variables.values() for each in learners), strict=True):
+    for mine, other in zip(*(each.state_variables.values() for each in learners), strict=True):
         np.testing.assert_allclose(other.numpy(), mine.numpy(), rtol=1e-5, atol=1e-7)
 
 

@@ -27,20 +27,20 @@ def batch_of(labels, weights=None):
 def test_the_first_wrong_label_is_raised_once(alone):
     notes, batch = WrongLabel(whole, alone), batch_of([1, 7, 9])
     data = (batch.inputs, batch.labels)
-    found, wrong = notes.find(data, batch, ExampleLoss(), 3, None)
+    found, wrong = notes.find(data, batch, ExampleLoss(), 3, None, [])
     np.testing.assert_array_equal(wrong, [False, True, True])
     np.testing.assert_array_equal(found.labels, [1, 0, 0])
     with pytest.raises(UserError, match="label 7"):
-        notes.refuse(3, None, None)
-    notes.refuse(3, None, None)
+        notes.refuse(3, None, None, [])
+    notes.refuse(3, None, None, [])
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_wrong_label_of_padding_is_none(alone):
     notes, batch = WrongLabel(whole, alone), batch_of([1, 7], [1.0, 0.0])
-    _, wrong = notes.find((batch.inputs, batch.labels), batch, ExampleLoss(), 3, None)
+    _, wrong = notes.find((batch.inputs, batch.labels), batch, ExampleLoss(), 3, None, [])
     assert not wrong.numpy().any()
-    notes.refuse(3, None, None)
+    notes.refuse(3, None, None, [])
 
 
 def test_a_task_without_a_head_is_noted_and_looked_up_as_the_first():
@@ -48,7 +48,7 @@ def test_a_task_without_a_head_is_noted_and_looked_up_as_the_first():
     tasks = notes.find_tasks(tf.constant([1, 4], tf.int64), heads=2)
     np.testing.assert_array_equal(tasks, [1, 0])
     with pytest.raises(UserError, match="4"):
-        notes.refuse(2, np.eye(2, dtype=bool), None)
+        notes.refuse(2, np.eye(2, dtype=bool), None, [])
 
 
 def double(inputs, training):

@@ -100,7 +100,7 @@ def fitted(method, data, arguments, steps, **more):
         learner.fit(**data(), **arguments, shuffle=False, verbose=0, task_id=task).history
         for task in (0, 1)
     ]
-    return [v.numpy() for v in learner.storage.variables.values()], logs
+    return [v.numpy() for v in learner.state_variables.values()], logs
 
 
 # What only the data's way to the step concerns is shown on the cheapest learner.

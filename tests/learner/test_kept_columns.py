@@ -16,14 +16,14 @@ from nccl_tf.learner.step import Logits
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 
-def largest(logits):
+def largest(logits, batch):
     return tf.reduce_max(logits.masked, axis=-1)
 
 
 class Keeping(nccl_tf.ExperienceReplay):
     columns: ClassVar = {
         "largest": largest,
-        "winner": lambda logits: tf.argmax(logits.raw, axis=-1),
+        "winner": lambda logits, batch: tf.argmax(logits.raw, axis=-1),
     }
 
 
@@ -37,7 +37,7 @@ def test_the_entries_of_columns_have_the_form_of_what_they_return():
 
 
 @pytest.mark.parametrize(
-    "column", [lambda logits: tf.reduce_max(logits.raw), lambda logits: logits.raw[0]]
+    "column", [lambda logits, batch: tf.reduce_max(logits.raw), lambda logits, batch: logits.raw[0]]
 )
 def test_a_column_without_an_entry_for_each_example_is_refused(column):
     with pytest.raises(UserError, match="'confidence'"):
@@ -80,7 +80,7 @@ def test_losses_are_means_by_weights():
 
 
 class Compares(nccl_tf.ReplayLearner):
-    columns: ClassVar = {"logits": lambda logits: logits.raw}
+    columns: ClassVar = {"logits": lambda logits, batch: logits.raw}
 
     def replay_loss(self, logits, batch, *replays):
         far = tf.reduce_mean(tf.square(logits.memory[0].raw - replays[0].extras["logits"]))
@@ -97,3 +97,47 @@ def test_entries_that_are_read_are_of_the_dtype_of_the_logits():
         learner.fit(np.eye(4, 2, dtype="float32"), np.arange(4) % 3, batch_size=2, verbose=0)
     assert int(learner.progress.skipped.numpy()) == 0
     assert learner.memory.columns["logits"].dtype == "float32"
+
+
+def loss_then(logits, batch):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(batch.labels, logits.masked)
+
+
+class KeepsLosses(nccl_tf.ExperienceReplay):
+    columns: ClassVar = {"loss_then": loss_then}
+
+
+@pytest.mark.parametrize("has_shapes", [True, False])
+def test_a_column_sees_labels(has_shapes):
+    shapes = (IMAGE_SHAPE,) if has_shapes else ()
+    extras = {"loss_then": ((), "float32")} if has_shapes else None
+    memory = nccl_tf.ReservoirMemory(10, *shapes, extras=extras)
+    learner = KeepsLosses(tiny_network(), memory, memory_batch_size=2)
+    learner.compile(keras.optimizers.SGD(0.1))
+    inputs, labels = next(iter(tiny_batches(0)))[:2]
+    logits = learner.network(inputs["inputs"])  # of before the update
+    expected = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    learner.fit(tiny_batches(0).take(1), verbose=0)
+    stored = memory.read_all()
+    rows = [np.argmax((inputs["inputs"].numpy() == one).all((1, 2, 3))) for one in stored.inputs]
+    np.testing.assert_allclose(stored.extras["loss_then"], expected.numpy()[rows], rtol=1e-6)
+
+
+def test_a_column_of_logits_alone_is_refused():
+    with pytest.raises(UserError, match="'logits', which takes"):
+        extras_of({"logits": lambda logits: logits.raw}, 4)
+
+
+class StoresUndeclared(nccl_tf.ExperienceReplay):
+    def store(self, batch, logits):
+        losses = self.stream_losses(logits, batch)
+        self.memory.write(batch._replace(extras={**batch.extras, "loss_then": losses}))
+
+
+@pytest.mark.parametrize("stream_mask", ["all", "seen"])
+def test_what_is_stored_without_a_column_is_refused(stream_mask):
+    memory = nccl_tf.ReservoirMemory(10)
+    learner = StoresUndeclared(tiny_network(), memory, stream_mask=stream_mask)
+    learner.compile(keras.optimizers.SGD(0.1))
+    with pytest.raises(UserError, match=r"extras \['loss_then'\]"):
+        learner.fit(tiny_batches(0).take(1), verbose=0)

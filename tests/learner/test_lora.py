@@ -56,7 +56,7 @@ def assert_same(one, other):
 
 
 def state(made):
-    return values(made.storage.variables.values())
+    return values(made.state_variables.values())
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
     exact, exact_change = one_step(learner("float32", cls=cls))
     length = exact["memory_gradient_norm"] * exact["stream_gradient_norm"]
     model = learner("mixed_float16", cls=cls)
-    first = [(v, v.numpy()) for v in model.storage.variables.values()]
+    first = [(v, v.numpy()) for v in model.state_variables.values()]
     for scale in scales:
         for variable, value in first:
             variable.assign(value)
@@ -91,7 +91,7 @@ def test_lambda_norms_and_the_update_are_those_of_float32(cls, scales):
 def kept(model) -> dict[str, np.ndarray]:
     """Every variable that a step may change, but the counts of skipped steps and of draws."""
     counters = ("skipped", "skipped_in_a_row", "draws", "step_counter", "dynamic_scale")
-    variables = model.storage.variables.values()
+    variables = model.state_variables.values()
     return {f"{i} {v.path}": v.numpy() for i, v in enumerate(variables) if v.name not in counters}
 
 

@@ -9,6 +9,7 @@ import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.dark_replay import DarkReplay
+from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.options.stream_mask import StreamMask
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
@@ -67,8 +68,8 @@ def made(**arguments):
 def test_an_option_sees_steps_and_tasks_the_later_one_around_the_others():
     learner, calls = made(), []
     learner.fit(tiny_batches(0).take(1), verbose=0)
-    learner.options.add(Watching("inner", calls))
-    learner.options.add(Outer("outer", calls))
+    learner.add_option(Watching("inner", calls))
+    learner.add_option(Outer("outer", calls))
     learner.fit(tiny_batches(1).take(1), verbose=0)
     assert calls == [
         ("outer", "begins 1"), ("inner", "begins 1"), ("inner", "stream_batch"),
@@ -83,11 +84,11 @@ def test_a_learner_has_the_options_of_its_arguments_and_no_others():
     assert {type(option) for option in learner.options} == {
         DarkReplay, StreamMask, RateDecay, AverageWeights,
     }  # fmt: skip
-    assert learner.options.config() == {
+    assert config_of(learner.options) == {
         "dark": 0.5, "replay_labels": 1.0, "stream_mask": "seen", "rate_decay": 0.5,
         "rate_decay_steps": None, "average_weights": 0.9,
     }  # fmt: skip
-    assert set(learner.get_config()) >= set(learner.options.config()) - {
+    assert set(learner.get_config()) >= set(config_of(learner.options)) - {
         "replay_labels", "rate_decay_steps",
     }  # fmt: skip
 
@@ -95,26 +96,26 @@ def test_a_learner_has_the_options_of_its_arguments_and_no_others():
 def test_one_option_of_a_class():
     learner = made()
     first, second = Watching("one", []), Watching("two", [])
-    learner.options.add(first)
-    learner.options.add(second)
-    assert list(learner.options) == [second] and learner.options.of(Watching) is second
+    learner.add_option(first)
+    learner.add_option(second)
+    assert list(learner.options) == [second] and learner.option(Watching) is second
 
 
 def test_what_is_no_option_is_refused():
     for given in (Watching, "dark"):
         with pytest.raises(UserError, match="as an option"):
-            made().options.add(given)
+            made().add_option(given)
 
 
 def test_an_option_that_has_no_column_in_the_memory_or_no_meaning_is_refused():
     class Keeping(nccl_tf.Option):
-        columns = {"largest": lambda logits: tf.reduce_max(logits.raw, axis=1)}  # noqa: RUF012
+        columns = {"largest": lambda logits, batch: tf.reduce_max(logits.raw, axis=1)}  # noqa: RUF012
 
     with pytest.raises(UserError, match="without the column 'largest'"):
-        made().options.add(Keeping())
+        made().add_option(Keeping())
     slda = nccl_tf.SLDA(tiny_network())
     with pytest.raises(UserError, match=r"average_weights=0\.9, but SLDA"):
-        slda.options.add(AverageWeights(0.9, slda.network, slda.state))
+        slda.add_option(AverageWeights(0.9, slda.network, slda.state, slda.execution.turns))
 
 
 def test_an_option_of_one_device_is_refused_on_replicas():
@@ -122,7 +123,7 @@ def test_an_option_of_one_device_is_refused_on_replicas():
     with tf.distribute.MirroredStrategy([device.name for device in devices[:1]]).scope():
         learner = nccl_tf.Finetune(tiny_network())
         with pytest.raises(UserError, match="rate_decay"):
-            learner.options.add(RateDecay(0.5, None, learner.progress.tasks_ended))
+            learner.add_option(RateDecay(0.5, None, learner.progress.tasks_ended))
 
 
 @pytest.mark.parametrize("by_tasks", [True, False])
@@ -146,7 +147,7 @@ class Counting(nccl_tf.Option):
 class Counted(nccl_tf.Finetune):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.options.add(Counting(self))
+        self.add_option(Counting(self))
 
 
 def counted(learner):
@@ -158,14 +159,14 @@ def counted(learner):
 def test_a_file_keeps_an_option_that_the_constructor_adds(tmp_path):
     learner = counted(Counted(tiny_network()))
     learner.save(tmp_path / "learner.keras")
-    steps = nccl_tf.load_model(tmp_path / "learner.keras").options.of(Counting).steps
-    assert int(steps) == int(learner.options.of(Counting).steps) > 0
+    steps = nccl_tf.load_model(tmp_path / "learner.keras").option(Counting).steps
+    assert int(steps) == int(learner.option(Counting).steps) > 0
 
 
 def test_a_file_with_state_of_an_option_that_was_added_later_says_where_it_belongs(tmp_path):
     def with_option():
         learner = nccl_tf.Finetune(tiny_network())
-        learner.options.add(Counting(learner))
+        learner.add_option(Counting(learner))
         return learner
 
     learner = counted(with_option())
@@ -174,4 +175,4 @@ def test_a_file_with_state_of_an_option_that_was_added_later_says_where_it_belon
         nccl_tf.load_model(tmp_path / "learner.keras")
     loaded = with_option()
     loaded.load_weights(tmp_path / "learner.keras")
-    assert int(loaded.options.of(Counting).steps) == int(learner.options.of(Counting).steps) > 0
+    assert int(loaded.option(Counting).steps) == int(learner.option(Counting).steps) > 0

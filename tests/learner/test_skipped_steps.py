@@ -30,13 +30,13 @@ def built(jit_compile: bool, number: int):
     memory = nccl_tf.ReservoirMemory(20, SHAPE, example_dtype="float32")
     model = nccl_tf.NCCL(network, memory, memory_batch_size=4)
     model.compile(keras.optimizers.SGD(0.1), jit_compile=jit_compile)
-    return model, variables_to_arrays(model.storage.variables)
+    return model, variables_to_arrays(model.state_variables)
 
 
 def learner(jit_compile: bool = False, number: int = 0) -> nccl_tf.NCCL:
     """A learner in its first state, whose graphs tests have in common; one for each number."""
     model, first = built(jit_compile, number)
-    assign_arrays(model.storage.variables, first)
+    assign_arrays(model.state_variables, first)
     return model
 
 

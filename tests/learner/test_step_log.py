@@ -64,6 +64,6 @@ def test_the_file_does_not_depend_on_steps_per_execution(tmp_path):
     assert [int(row["step"]) for row in one] == [7, 14, 21, 28, 35, 40]
     assert one[0]["lambda_mean"] == "" and one[-1]["lambda_mean"] != ""
     assert float(one[-1]["cumulative_gamma_raw"]) == pytest.approx(
-        float(learner.options.of(StepLog).sums.numpy()[0]), rel=1e-8
+        float(learner.option(StepLog).sums.numpy()[0]), rel=1e-8
     )
     assert float(one[1]["cumulative_gamma_raw"]) == 0.0

@@ -191,7 +191,7 @@ def test_a_prediction_goes_on_when_the_step_changes():
     model, held, found = learner(), Held(), []
     thread = Other(lambda: found.append(model.predict(X, 30, callbacks=[held])))
     assert held.inside.wait(PATIENCE)
-    model.options.add(Nothing())
+    model.add_option(Nothing())
     held.release.set()
     thread.ended()
     np.testing.assert_array_equal(found[0], model.predict(X, 30, verbose=0))

@@ -122,7 +122,7 @@ def test_a_ring_takes_the_classes_of_the_heads_or_asks():
     memory = nccl_tf.RingMemory(2)
     with pytest.raises(UserError, match="pass task_classes"):
         memory.build_for(batch())
-    memory.build_for(batch(), TASK_CLASSES)
+    memory.build_for(batch(), task_classes=TASK_CLASSES)
     assert memory.capacity == 8 and memory.task_classes == [[0, 1], [2, 3]]
 
 

@@ -31,6 +31,10 @@ class FixedMemory(RingMemory):
             tf.ones(len(labels)),
         )
 
+    @property
+    def specs(self):
+        return self.held
+
     def read(self, count):
         assert count == len(self.held.labels)
         return self.held

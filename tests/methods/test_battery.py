@@ -298,7 +298,7 @@ def runs_on_a_gpu(op: str, kinds: tuple[tuple[str, int], ...]) -> bool:
 def test_the_state_of_a_step_lives_on_the_device(name, multi, single):
     """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
     learner = multi.learner
-    for variable in learner.storage.variables.values():
+    for variable in learner.state_variables.values():
         assert variable.dtype not in ("int32", "uint64"), variable.path
     uses = uses_of_state([*multi.graphs, *single.graphs])
     assert uses
@@ -379,7 +379,7 @@ def check_average(name, single):
     by_hand = AverageByHand(0.75)
     learner = make(name, options={"average_weights": 0.75}, steps_per_execution=1)
     fit(learner, 0, 1, callbacks=[by_hand])
-    average = learner.options.of(AverageWeights)
+    average = learner.option(AverageWeights)
     kept = {id(v) for v in (*average.copy.variables, average.steps)}
     of_memories = [v for memory in learner.memories() for v in memory.variables]
     rest = [v.numpy() for v in (*learner.variables, *of_memories) if id(v) not in kept]

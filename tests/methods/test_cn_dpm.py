@@ -31,7 +31,7 @@ def learner_of(memory=12, network=None, steps=4, rate=0.01, run_eagerly=False, *
 def traced():
     """A learner for which every example is new, and its first state."""
     learner = learner_of(log_alpha=1e6, steps=STEPS, rate=0.04, vae_learning_rate=0.02)
-    return learner, [(v, v.numpy()) for v in learner.storage.variables.values()]
+    return learner, [(v, v.numpy()) for v in learner.state_variables.values()]
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def test_every_method_is_that_of_the_command(name, streams):
     network = build_network(settings, streams[head], 5)
     memory = SIZE if method.memory else None
     ours = create(name, network, streams[head], memory=memory, seed=5)
-    ours.storage.build(ours.as_batch(next(iter(streams[head][0].train_batches(4)))))
+    ours.build_memory(ours.as_batch(next(iter(streams[head][0].train_batches(4)))))
     its = build_learner(settings, streams[head], 5)
     texts = []
     for config in (ours.get_config(), its.get_config()):
@@ -55,7 +55,7 @@ def test_numbers_and_a_memory_of_one_s_own(streams):
     stream = streams["single"]
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
     learner = create("er_reservoir", network, stream, 50, dark=0.5, reservoir="off_by_one")
-    assert learner.options.of(DarkReplay).dark == 0.5
+    assert learner.option(DarkReplay).dark == 0.5
     assert (learner.memory.rule, learner.memory_batch_size) == ("off_by_one", 10)
     memory = nccl_tf.ReservoirMemory(7)
     assert create("er_reservoir", network, stream, memory).memory is memory

@@ -37,8 +37,8 @@ def tiny_model(seed=0, **compile_arguments):
 @functools.cache
 def _built():
     model = tiny_model(steps_per_execution=2)
-    model.options.record_steps(2)
-    return model, variables_to_arrays(model.storage.variables)
+    model.record_steps(2)
+    return model, variables_to_arrays(model.state_variables)
 
 
 def again():

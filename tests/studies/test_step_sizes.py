@@ -129,7 +129,7 @@ def test_average_loss_counts_the_tasks_that_ended(study, name, u, v):
 
 def test_the_averaged_network_is_a_reference(study):
     learner = by_hand(study["AveragedReference"], pull=3.0)
-    average = learner.options.of(AverageWeights)
+    average = learner.option(AverageWeights)
     average.steps.assign(1)
     (averages,) = average.copy.variables
     averages.assign(WEIGHTS + 0.5)

@@ -15,6 +15,7 @@ from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import check_rate
 from nccl_tf.learner.columns import extras_of, with_logits
+from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
@@ -197,7 +198,7 @@ def build_learner(
             jit_compile=jit_compile,
             steps_per_execution=steps_per_execution,
         )
-    _check_options(learner.options.config(), settings)
+    _check_options(config_of(learner.options), settings)
     return learner
 
 

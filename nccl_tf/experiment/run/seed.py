@@ -101,7 +101,7 @@ def run_seed(
     # About 200 rows of a run, of at most 50 steps each.
     window = options.record_every or max(1, min(50, sum(steps) // 200))
     if options.save_model:
-        learner.storage.check_saves()
+        learner.check_saves()
     with translate_os_error(folder / FILE_NAME, "remove it, or choose another --output_dir"):
         (folder / FILE_NAME).unlink(missing_ok=True)
     store = CheckpointStore(folder / CHECKPOINTS)

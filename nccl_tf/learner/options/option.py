@@ -1,6 +1,6 @@
 """The base of options."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from nccl_tf.learner.step import Logits, Step
 
 
 class Option:
-    """Something that changes or watches the steps of any learner; `learner.options.add` adds it.
+    """Something that changes or watches the steps of any learner; `learner.add_option` adds it.
 
     It is given what it needs when it is made, such as `learner.state` for variables that are saved
     with the learner. An option overrides what it has a part in; by default nothing happens. One
@@ -112,3 +112,8 @@ class Option:
     def get_config(self) -> dict[str, Any]:
         """The arguments of the learner that make this option, by name."""
         return {}
+
+
+def config_of(options: Iterable[Option]) -> dict[str, Any]:
+    """The arguments of a learner's constructor that have made its options, by name."""
+    return {name: value for option in options for name, value in option.get_config().items()}

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import calls_of
 
 _PRECONDITIONED = (keras.layers.Dense, keras.layers.Conv2D, keras.layers.BatchNormalization)
 
@@ -22,8 +23,7 @@ def preconditioned_layers(network: keras.Model) -> list[tuple[Any, keras.KerasTe
     """
     if not getattr(network, "inputs", None):
         raise _refusal(network, "is no functional or Sequential model, whose layers it could see")
-    functional = getattr(network, "_functional", network)  # of a Sequential model
-    nodes = [node for depth in functional._nodes_by_depth.values() for node in depth]
+    nodes = calls_of(network)
     found = []
     for layer in network.layers:
         if isinstance(layer, keras.Model) and layer.trainable_variables:

@@ -64,6 +64,9 @@ class SupSup(Learner):
     cannot: ClassVar[Mapping[str, str]] = {
         "export_learner": "reads the number of the task in Python when it begins",
         "loss": "finds an example's task by the entropy of its class logits",
+        "known_classes": (
+            "replaces the weights of the network by random ones, which know no class"
+        ),
         "add_classes": (
             "the masks of ended tasks have no weights for later classes, so build its network with "
             "outputs enough"
@@ -91,11 +94,6 @@ class SupSup(Learner):
                     "received no number of tasks, but supsup stores a mask for each: pass num_tasks"
                 )
             num_tasks = len(self.heads.classes)
-        if self._known_classes is not None:
-            raise UserError(
-                f"received known_classes={self._known_classes}, but supsup replaces the weights of "
-                "the network by random ones, which know no class: leave known_classes out"
-            )
         self.num_tasks = int(num_tasks)
         self.mask_density = mask_density
         self.task_id_at_test = task_id_at_test

@@ -179,7 +179,7 @@ def test_settings_without_stores_are_of_runs_that_stored_every_epoch():
     assert settings_digest(recorded) == before.digest() != now.digest()
     stream = build_stream(now, resolve_options({}), 0)
     for told, stores in ((now, "first_epoch"), (Settings(**recorded), "every_epoch")):
-        assert build_learner(told, stream, 0).storage.stores == stores
+        assert build_learner(told, stream, 0).stores == stores
 
 
 def test_what_keeps_a_sample_of_a_task_stores_too():

@@ -86,7 +86,7 @@ def built_once():
     def build_again(*arguments, **more):
         if not built:
             learner = build(*arguments, **more)
-            built.extend((learner, variables_to_arrays(learner.storage.variables)))
+            built.extend((learner, variables_to_arrays(learner.state_variables)))
         return renewed(*built)
 
     with mock.patch.object(seed_of_run, "build_learner", build_again):

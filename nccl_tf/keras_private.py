@@ -1,0 +1,285 @@
+"""Private names of Keras and TensorFlow that the package cannot do without, and nowhere else.
+
+Each function says which public way is missing. `tests/test_keras_private.py` holds what each gives,
+and says what to look for where a release has taken a name away.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_KEYED = (
+    "_trainable_variables_indices", "_exclude_from_weight_decay",
+    "_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_cache",
+)  # fmt: skip
+"""Attributes of an optimizer that name variables of TensorFlow, or change with these."""
+_PARTS = "_true_graph", "_false_graph", "_cond_graph", "_body_graph"
+"""Where an operation of TensorFlow holds the graphs of a condition or a loop."""
+
+# ---- layers ------------------------------------------------------------------------------------
+
+
+def layers_of(layer: keras.layers.Layer, include_self: bool = False) -> list[keras.layers.Layer]:
+    """The layers within a layer, however deep, with itself first where asked for.
+
+    `keras.Model.layers` has those of one model alone, and other layers have no public list.
+    """
+    return list(layer._flatten_layers(include_self=include_self))
+
+
+def own_trainable(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """A layer's own variables that may be trained, whether they are frozen or not.
+
+    `trainable_variables` leaves out those that are frozen, and has those of layers within.
+    """
+    return list(layer._trainable_variables)
+
+
+def own_others(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """A layer's own variables that are never trained; `non_trainable_variables` has others too."""
+    return list(layer._non_trainable_variables)
+
+
+def count_own_variables(layer: keras.layers.Layer) -> int:
+    """How many variables `save_own_variables` of a layer saves; `weights` has those within too."""
+    return len(layer._trainable_variables) + len(layer._non_trainable_variables)
+
+
+# ---- symbolic tensors and graphs of layers -----------------------------------------------------
+
+
+def maker(tensor: Any) -> Any:
+    """The layer or operation that makes a symbolic tensor; Keras shows it nowhere."""
+    return tensor._keras_history.operation
+
+
+def made_from(tensor: Any) -> list[Any]:
+    """The symbolic tensors that its maker was called on; `layer.input` has those of one call."""
+    operation, node, _ = tensor._keras_history
+    return list(operation._inbound_nodes[node].input_tensors)
+
+
+def mask_of(tensor: Any) -> Any:
+    """The mask that a layer has given to its output, or None; masks travel to layers alone."""
+    return getattr(tensor, "_keras_mask", None)
+
+
+def calls_of(network: keras.Model) -> list[Any]:
+    """The calls that a Functional or Sequential model is made of, in their order.
+
+    Each has `operation`, `arguments`, `input_tensors` and `output_tensors`. `get_config` names them
+    in words alone.
+    """
+    graph = getattr(network, "_functional", network)  # that of a Sequential
+    by_depth = graph._nodes_by_depth
+    return [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
+
+
+def calls_on(layer: keras.layers.Layer) -> list[Any]:
+    """The calls that take an output of a layer, in whatever model."""
+    return list(layer._outbound_nodes)
+
+
+def inputs_of_calls(layer: keras.layers.Layer) -> list[list[Any]]:
+    """The symbolic tensors that a layer was called on, by call; `layer.input` has those of one."""
+    return [list(node.input_tensors) for node in layer._inbound_nodes]
+
+
+def is_called(network: keras.Model) -> bool:
+    """Whether a model is part of another one."""
+    return bool(network._inbound_nodes)
+
+
+def set_shape(tensor: Any, shape: Any) -> None:
+    """Give a symbolic tensor another shape; Keras infers shapes when a layer is called, once."""
+    tensor._shape = shape
+
+
+# ---- variables ---------------------------------------------------------------------------------
+
+
+def give_new_shape(variable: keras.Variable, value: np.ndarray) -> None:
+    """Let a variable be a new one of TensorFlow, with a value of another shape.
+
+    Keras fixes the shape of a variable when it initialises it.
+    """
+    variable._initialize(value)
+    variable._shape = value.shape
+
+
+def held(variables: Iterable[keras.Variable]) -> list[tuple[keras.Variable, Any, Any]]:
+    """Variables with those of TensorFlow that they are, for `put_back`."""
+    return [(variable, variable._value, variable._shape) for variable in variables]
+
+
+def put_back(variables: Iterable[tuple[keras.Variable, Any, Any]]) -> None:
+    """Let variables be those of TensorFlow that they were, which graphs know."""
+    for variable, value, shape in variables:
+        variable._value, variable._shape = value, shape
+
+
+# ---- optimizers --------------------------------------------------------------------------------
+
+
+def trained_by(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
+    """The variables that an optimizer is built for; `variables` has its slots alone."""
+    return list(optimizer._trainable_variables)
+
+
+def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
+    """Whether weight decay takes part in a variable's updates; there is a public way to set it."""
+    # A step compares names with those of TensorFlow's variables.
+    return bool(optimizer._use_weight_decay(variable.value))
+
+
+def key_of(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> Any:
+    """The name of a variable that an optimizer keeps, which is of TensorFlow's variable."""
+    return optimizer._var_key(variable)
+
+
+def rename_keys(optimizer: keras.optimizers.Optimizer, names: Mapping[Any, Any]) -> None:
+    """Let an optimizer know variables by other names; it can be built but once."""
+    indices = optimizer._trainable_variables_indices
+    optimizer._trainable_variables_indices = {names.get(k, k): i for k, i in indices.items()}
+
+
+def keys_of(optimizer: keras.optimizers.Optimizer) -> dict[str, Any]:
+    """What an optimizer keeps of the names of variables, for `put_keys_back`."""
+    return {name: vars(optimizer)[name] for name in _KEYED if name in vars(optimizer)}
+
+
+def put_keys_back(optimizer: keras.optimizers.Optimizer, keys: Mapping[str, Any]) -> None:
+    """Let an optimizer keep the names that it kept."""
+    for name in _KEYED:
+        vars(optimizer).pop(name, None)
+    vars(optimizer).update(keys)
+
+
+# ---- models and metrics ------------------------------------------------------------------------
+
+
+def loss_mean(model: keras.Model) -> keras.metrics.Mean:
+    """The metric "loss" of a compiled model; `metrics` has it, and no name for it."""
+    return model._loss_tracker
+
+
+def epoch_of_backup(model: keras.Model) -> int | None:
+    """The epoch that `BackupAndRestore` lets a fit begin with, or None."""
+    epoch: int | None = model._initial_epoch
+    return epoch
+
+
+def forget_epoch_of_backup(model: keras.Model) -> None:
+    """Forget it: Keras keeps that of one fit for every later one."""
+    model._initial_epoch = None
+
+
+def is_validation(arguments: Mapping[str, Any]) -> bool:
+    """Whether `evaluate` with these arguments is called by a `fit`, which tells it nothing else."""
+    return bool(arguments.get("_use_cached_eval_dataset"))
+
+
+def function_of_steps(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """What Keras calls with an iterator: it takes the steps of one call.
+
+    `make_train_function` makes one of `train_step` alone.
+
+    Args:
+        model: Compiled.
+        step: From the data of a batch to logs.
+    """
+    function: Callable[[Any], Any] = model._make_function(step)
+    return function
+
+
+def direction(metric: keras.metrics.Metric) -> str | None:
+    """ "up" where more is better, "down" where less is, None where Keras does not know."""
+    found: str | None = getattr(metric, "_direction", None)
+    return found
+
+
+def set_direction(metric: keras.metrics.Metric, direction: str | None) -> None:
+    """Say whether more of a metric is better, as Keras says of its own."""
+    metric._direction = direction
+
+
+def function_of(metric: keras.metrics.Metric) -> Any:
+    """The function whose mean a metric is, or None."""
+    return getattr(metric, "_fn", None)
+
+
+def arguments_of(metric: keras.metrics.Metric) -> Mapping[str, Any]:
+    """The further arguments of that function."""
+    found: Mapping[str, Any] = metric._fn_kwargs
+    return found
+
+
+def takes_logits(metric: Any) -> bool | None:
+    """Whether a metric takes logits; None where it does not say it, as not every one does."""
+    found: bool | None = getattr(metric, "from_logits", getattr(metric, "_from_logits", None))
+    return found
+
+
+# ---- graphs of TensorFlow ----------------------------------------------------------------------
+
+
+def without_tracing_warning(function: Any) -> Any:
+    """A `tf.function` that may be traced often.
+
+    TensorFlow counts the graphs of all objects of a class as one function's, and warns of them.
+    """
+    function._omit_frequent_tracing_warning = True
+    return function
+
+
+def function_in(graph: tf.Graph, name: str) -> Any:
+    """The function of a graph that its operations call by a name; None where it has none."""
+    return graph._get_function(name)
+
+
+def add_operation(
+    like: tf.Operation, inputs: list[Any], dtypes: list[Any], attributes: Any, name: Any = None
+) -> tf.Operation:
+    """Add an operation of the kind of another one to the graph that is being made.
+
+    `tf.raw_ops` names its arguments otherwise for each kind, and takes no attribute of its own.
+
+    Args:
+        like: The other one.
+        inputs: Tensors of the graph.
+        dtypes: Of the outputs.
+        attributes: By name, as `node_def.attr` has them.
+        name: The operation's name; None for one that TensorFlow makes.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    made: tf.Operation = graph._create_op_internal(
+        like.type, inputs, dtypes, name=name, attrs=attributes, op_def=like.op_def
+    )
+    return made
+
+
+def dismantle(graphs: list[Any]) -> None:
+    """Take graphs apart, with those of conditions and loops in them; the list is empty then.
+
+    TensorFlow keeps the graph of a function within another one for ever: its operations refer to it
+    where Python's garbage collector does not look.
+    """
+    with contextlib.suppress(ImportError):
+        from tensorflow.python.framework.func_graph import dismantle_func_graph
+
+        while graphs:
+            graph = graphs.pop()
+            graphs.extend(_parts_of(graph))
+            dismantle_func_graph(graph)
+
+
+def _parts_of(graph: tf.Graph) -> Iterator[Any]:
+    for operation in graph.get_operations():
+        for name in _PARTS:
+            part = getattr(operation, name, None)
+            if part is not None:
+                yield part
