@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.gmed import MIRGMED as MIRGMED
     from nccl_tf.methods.gss import GSSGreedy as GSSGreedy
     from nccl_tf.methods.icarl import ICaRL as ICaRL
+    from nccl_tf.methods.inflora import InfLoRA as InfLoRA
     from nccl_tf.methods.lpr.method import LPR as LPR
     from nccl_tf.methods.lwf import LwF as LwF
     from nccl_tf.methods.mas import MAS as MAS

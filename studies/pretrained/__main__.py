@@ -1,7 +1,7 @@
 """Methods on the features of two real networks, as plan.toml says.
 
 python -m studies.pretrained --features [--wheels=DIR] [--cache=DIR] [--data_dir=DIR]
-python -m studies.pretrained --run_missing [--network=NAME] [--passes=N] [--cache=DIR]
+python -m studies.pretrained --run_missing [--network=NAME] [--system=NAME] [--passes=N] [--cache=DIR]
 python -m studies.pretrained [--check]
 
 The first computes features once, of images by the networks in two wheels; the second makes what
@@ -153,7 +153,8 @@ def run_missing(asked: argparse.Namespace) -> None:
         UserError: Features have not been made.
     """
     for passes, network, system in cells():
-        if asked.network not in (None, network) or asked.passes not in (None, passes):
+        wanted = {"network": network, "passes": passes, "system": system["name"]}
+        if any(getattr(asked, name) not in (None, value) for name, value in wanted.items()):
             continue
         if system["method"] not in METHODS:
             print(f"{system['name']}: there is no such method yet", flush=True)
@@ -239,6 +240,7 @@ def main() -> None:
     parser.add_argument("--run_missing", action="store_true", help="make what has no result")
     parser.add_argument("--network", choices=NETWORKS, help="of --run_missing: this one alone")
     parser.add_argument("--passes", type=int, help="of --run_missing: so many alone")
+    parser.add_argument("--system", help="of --run_missing: this one of the plan alone")
     parser.add_argument("--wheels", default="runs/pretrained", help="folder of the wheels")
     parser.add_argument("--cache", default="runs/pretrained", help="folder of the features")
     parser.add_argument("--data_dir", help="folder of TensorFlow Datasets")
