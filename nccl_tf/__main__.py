@@ -5,10 +5,12 @@ import os
 import signal
 
 from nccl_tf.quiet_start import tell
+from nccl_tf.standard_streams import keep_standard_streams
 
 
 def main() -> None:
     """Run the command line of this process, which a Ctrl-C ends at any time with exit code 130."""
+    keep_standard_streams()
     faulthandler.enable()
     # Before the imports, some of which turn a KeyboardInterrupt into errors of their own.
     before = signal.signal(signal.SIGINT, _stop)

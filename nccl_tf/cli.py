@@ -53,7 +53,7 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         if plugins:
             load_plugins(plugins)
         if asked := _asked_text(argv):
-            _print_all(asked)
+            print(asked)
             sys.exit(0)
         # absl's own flags, a debugger and a profiler among them, are none of this command.
         flags.FLAGS.mark_as_parsed()
@@ -81,14 +81,6 @@ def _asked_text(argv: list[str]) -> str | None:
     if "--version" in words:
         return f"nccl_tf {__version__}"
     return None
-
-
-def _print_all(text: str) -> None:
-    """Print a text that the reader may cut short, as `head` does."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _set_backends() -> None:

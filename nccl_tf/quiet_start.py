@@ -1,5 +1,6 @@
 """TensorFlow's start without its messages: they come before its own levels of logging hold."""
 
+import contextlib
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ def tell(text: str) -> None:
 
     Not by `sys.stderr`, whose lock another thread may hold.
     """
-    os.write(_shown, f"{text}\n".encode())
+    _write(_shown, f"{text}\n".encode())
 
 
 @contextmanager
@@ -54,4 +55,9 @@ def quiet_start() -> Iterator[None]:
             held.seek(0)
             for line in held:
                 if keep_all or not _NOISE.match(line):
-                    os.write(_STDERR, line)
+                    _write(_STDERR, line)
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+        os.write(descriptor, line)

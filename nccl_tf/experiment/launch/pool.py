@@ -12,7 +12,7 @@ from typing import Any
 
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.experiment.launch.ray import run_on_ray
-from nccl_tf.experiment.launch.worker import LOG, Make, open_log, work
+from nccl_tf.experiment.launch.worker import BROKE, LOG, Make, open_log, work
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.memory_check import process_bytes
 from nccl_tf.experiment.run.run_file import check_run_plugins
@@ -217,7 +217,7 @@ class _Worker:
     """
 
     def __init__(self, run: Run, slot: int, workers: int, make: Make):
-        self.slot, self._workers = slot, workers
+        self.slot, self._workers, self._reason = slot, workers, ""
         self._share = max(1, count_cores() // workers)
         self.connection, theirs = _SPAWN.Pipe()
         environment = _environment(self._share, gpus_to_share(run), slot)
@@ -256,11 +256,13 @@ class _Worker:
 
     def news(self) -> dict[str, Any] | tuple[str, str] | None:
         """An event, or how the run ended; None where the process has ended."""
-        try:
-            return self.connection.recv()
-        except (EOFError, OSError):
-            self.process.join()
-            return None
+        with contextlib.suppress(EOFError, OSError):
+            received = self.connection.recv()
+            if isinstance(received, dict) or received[0] != BROKE:
+                return received
+            self._reason = f" ({received[1]})"
+        self.process.join()
+        return None
 
     def was_killed(self) -> bool:
         """Whether the process ended by a signal, at once or after it wrote a checkpoint."""
@@ -271,7 +273,7 @@ class _Worker:
         """Why the process did not finish its run."""
         advice = ", or give fewer --workers if memory ran out" if self.was_killed() else ""
         code, log = self.process.exitcode, self.run.folder / LOG
-        return f"failed with code {code}, see {log}{advice}"
+        return f"failed with code {code}{self._reason}, see {log}{advice}"
 
 
 def _with_news(started: Sequence[_Worker]) -> list[_Worker]:

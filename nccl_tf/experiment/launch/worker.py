@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import LearningFailedError, UserError, format_error
+from nccl_tf.errors import LearningFailedError, UserError, format_error, one_line
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Run
@@ -22,6 +22,9 @@ LOG = "worker.log"
 
 LEARNING_FAILED = "learning failed: ten steps in a row had no finite loss and gradient"
 """What is said of a run among many whose learning failed."""
+
+BROKE = "broke"
+"""How a run ended whose process ends by an error that is no sentence."""
 
 Make = Callable[[Run, Console], object]
 """Makes a run, and tells a console how it goes."""
@@ -40,7 +43,7 @@ def work(connection: Connection, environment: Mapping[str, str], make: Make) -> 
     """Make the runs that come, until the connection closes; the process exits with 128 + a signal.
 
     Each comes with whether its events are asked for. They go back as dicts, and its end as a pair:
-    whether it finished, failed or was refused, and why. The run's log takes what it prints.
+    whether it finished, failed, was refused or broke, and why. The run's log takes what it prints.
 
     Args:
         connection: To the process that started this one.
@@ -61,11 +64,15 @@ def work(connection: Connection, environment: Mapping[str, str], make: Make) -> 
         except Interrupted as interrupted:
             sys.exit(interrupted.exit_code)
         except UserError as error:
-            print(format_error(error), file=sys.stderr)
+            _note(error)
             end = "refused", str(error)
         except LearningFailedError as error:
-            print(format_error(error), file=sys.stderr)
+            _note(error)
             end = "failed", LEARNING_FAILED
+        except Exception as error:
+            # Said here too, because the log stays empty on a full disk.
+            jobs.done((BROKE, one_line(f"{type(error).__name__}: {error}")))
+            raise
         _forget()
         jobs.done(end)
 
@@ -87,9 +94,16 @@ class _Reports(Console):
             self._connection.send({"event": kind, **values})
 
 
+def _note(error: UserError | LearningFailedError) -> None:
+    """Write an error to the run's log, unless its disk is full."""
+    with contextlib.suppress(OSError):
+        print(format_error(error), file=sys.stderr)
+
+
 def _print_to_log(folder: Path) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # the log of the run before is on a full disk
+            stream.flush()
     log = open_log(folder)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)

@@ -1,6 +1,7 @@
 """Functions in the place of training, for processes that make runs; each notes its process."""
 
 import os
+import resource
 import signal
 import time
 
@@ -65,3 +66,15 @@ def refuse(run, console):
 def diverge(run, console):
     """Says that learning failed."""
     raise LearningFailedError("of this seed")
+
+
+def fill_the_log(run, console):
+    """Breaks on a disk that has no room for the log either."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    raise OSError(28, "No space left on device")
+
+
+def refuse_on_a_full_disk(run, console):
+    """Is refused on a disk that has no room for the log."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    raise UserError("no space in /nowhere")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.pool import run_locally
 from nccl_tf.experiment.launch.worker import LOG
 from nccl_tf.experiment.run import signals
@@ -64,6 +65,19 @@ def test_a_killed_process_is_started_again_twice(tmp_path, make, count):
     assert len(starts(tmp_path)) == count
     assert sum("killed, and started again" in line for line in said) == 2
     assert list(failed) == ([trial.folder] if make is makes.die else [])
+
+
+def test_a_worker_that_breaks_with_an_empty_log_gives_its_reason(tmp_path):
+    (trial,) = runs(tmp_path, (0.1,))
+    failed = run_locally([trial], 1, lambda line: None, make=makes.fill_the_log)
+    assert "No space left on device" in failed[trial.folder]
+    assert (trial.folder / LOG).read_text() == ""
+
+
+def test_a_refusal_that_no_log_takes_is_passed_on(tmp_path):
+    (trial,) = runs(tmp_path, (0.1,))
+    with pytest.raises(UserError, match="no space in /nowhere"):
+        run_locally([trial], 1, lambda line: None, make=makes.refuse_on_a_full_disk)
 
 
 @pytest.mark.parametrize(("has_old", "told"), [(False, "False"), (True, "True")])
