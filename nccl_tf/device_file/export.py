@@ -99,10 +99,10 @@ def export_learner(
     The file holds network, optimizer, memory, counters and seeds, and its steps are those of the
     learner. It needs LiteRT alone, with operations that are built in. Its signatures:
 
-    * `train`: x [batch_size, ...] in the dtype of the inputs, y [batch_size], int32 for classes,
-      and weights float32 [batch_size], 0 for padding, to the loss and the logs of this step,
-      float32, and `learned` int32, 0 where the step was skipped. It begins a task where none is
-      open;
+    * `train`: x [batch_size, ...] in the dtype of the memory's inputs, without one of the network's,
+      y [batch_size], int32 for classes, and weights float32 [batch_size], 0 for padding, to the
+      loss and the logs of this step, float32, and `learned` int32, 0 where the step was skipped.
+      It begins a task where none is open;
     * `infer`: x [predict_batch_size, ...], and with heads `task` int32 [predict_batch_size], to
       logits [predict_batch_size, classes] as those of `predict` and `label` int32; under a loss
       without classes to `outputs`;
