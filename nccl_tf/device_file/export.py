@@ -99,10 +99,10 @@ def export_learner(
     The file holds network, optimizer, memory, counters and seeds, and its steps are those of the
     learner. It needs LiteRT alone, with operations that are built in. Its signatures:
 
-    * `train`: x [batch_size, ...] in the dtype of the memory's inputs, without one of the network's,
-      y [batch_size], int32 for classes, and weights float32 [batch_size], 0 for padding, to the
-      loss and the logs of this step, float32, and `learned` int32, 0 where the step was skipped.
-      It begins a task where none is open;
+    * `train`: x [batch_size, ...] in the dtype of the memory's inputs, or of the network's where
+      there is no memory, y [batch_size], int32 for classes, and weights float32 [batch_size], 0 for
+      padding, to the loss and the logs of this step, float32, and `learned` int32, 0 where the step
+      was skipped. It begins a task where none is open;
     * `infer`: x [predict_batch_size, ...], and with heads `task` int32 [predict_batch_size], to
       logits [predict_batch_size, classes] as those of `predict` and `label` int32; under a loss
       without classes to `outputs`;
@@ -192,6 +192,12 @@ def check_exports(learner: Any) -> None:
         raise UserError(f"received a {name} to export that is not compiled: call compile first")
     for option in learner.options:
         option.check("exported")
+        if option.task_pass:
+            names = " and ".join(option.get_config()) or type(option).__name__
+            raise UserError(
+                f"received a {name} to export with {names}, which passes a task's examples once "
+                f"more, and a device keeps none of them: leave {names} out"
+            )
     if type(learner.devices) is not OneDevice or tf.distribute.has_strategy():
         raise UserError(
             f"received a {name} of a tf.distribute strategy to export: build it outside of one, "

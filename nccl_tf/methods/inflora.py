@@ -65,6 +65,7 @@ class InfLoRA(Learner):
 
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
+        "export_learner": "passes a task's examples once more, which no device keeps",
         "refreezing": "freezes all but its adapters and the head",
         "heads": "masks the classes of other tasks, as a head does already",
     }

@@ -152,3 +152,8 @@ def test_an_option_that_works_in_python_is_named(tmp_path):
     learner = er()
     learner.add_option(Notes())
     refused(tmp_path, learner, "with notes, which works in Python")
+
+
+def test_an_option_that_passes_a_task_once_more_is_named(tmp_path):
+    learner = finetune(keras.layers.Flatten(), keras.layers.Dense(8, "relu"), alignment="shared")
+    refused(tmp_path, learner, "with alignment, which passes a task's examples once more")
