@@ -1,7 +1,7 @@
 """Methods on the features of two real networks, as plan.toml says.
 
 python -m studies.pretrained --features [--wheels=DIR] [--cache=DIR] [--data_dir=DIR]
-python -m studies.pretrained --run_missing [--network=NAME] [--system=NAME] [--passes=N] [--cache=DIR]
+python -m studies.pretrained --run_missing [--network=NAME] [--system=NAME] [--passes=N]
 python -m studies.pretrained [--check]
 
 The first computes features once, of images by the networks in two wheels; the second makes what
