@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import Batch
+from nccl_tf.batch import Batch, take_rows
 from nccl_tf.conformance.report import CheckReport, DiffersError, Item, run
 from nccl_tf.conformance.trial import (
     BATCH,
@@ -69,6 +69,7 @@ def check_learner(
     * `add_classes`: new classes leave the logits of the old ones as they were, and are learned; all
       state is then as large as that of a learner made with them;
     * `heads`: with a head per task, an example is answered by the head of its task;
+    * `predictions`: an example is predicted alone as among others, whatever these are;
     * `serving_model`: `serving_model` answers as `predict` does;
     * `jit_compile`: chunks of steps under XLA, and a rest, learn what single steps learn;
     * `export_learner`: a file of `nccl_tf.export_learner` takes its steps in LiteRT, where the
@@ -322,6 +323,24 @@ class LearnerItems(LearnerTrial):
                     f"logits of other heads among those of task {number}", "them below its own"
                 )
 
+    def check_predictions(self) -> None:
+        """An example is predicted alone as among others: a batch at test tells nothing of it."""
+        learner, (x, _) = self.learned, self.rows(0, last=2 * BATCH)
+        count = len(tf.nest.flatten(x)[0])
+        among = learner.predict(x, batch_size=count, verbose=0)
+        for what, rows in {
+            "alone": np.arange(1),
+            "beside copies of it": np.zeros(BATCH, int),
+        }.items():
+            found = learner.predict(take_rows(x, rows), batch_size=BATCH, verbose=0)[0]
+            if not np.allclose(found, among[0], rtol=1e-3, atol=1e-4):
+                raise DiffersError(
+                    f"outputs of an example {what} that differ by "
+                    f"{np.max(np.abs(found - among[0])):.3g} from those among others",
+                    "the same, because a test batch must tell nothing of an example; let no "
+                    "statistic of a batch into `outputs`",
+                )
+
     def check_serving_model(self) -> None:
         """`serving_model` answers as `predict` does."""
         learner, x = self.learned, self.tasks[0][0]
@@ -413,6 +432,7 @@ ITEMS: dict[str, Item] = {
     "logs": LearnerItems.check_logs,
     "add_classes": LearnerItems.check_add_classes,
     "heads": LearnerItems.check_heads,
+    "predictions": LearnerItems.check_predictions,
     "serving_model": LearnerItems.check_serving_model,
     "jit_compile": LearnerItems.check_jit_compile,
     "export_learner": LearnerItems.check_export_learner,

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self, TypeVar
@@ -44,6 +45,7 @@ from nccl_tf.learner.options.alignment import AlignHead, Alignment
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.option import Option
 from nccl_tf.learner.options.rate_decay import RateDecay
+from nccl_tf.learner.options.rates import Rates
 from nccl_tf.learner.options.stream_mask import StreamMask
 from nccl_tf.learner.progress import Progress
 from nccl_tf.learner.step import Logits, Logs, Step, checked_applied
@@ -142,6 +144,9 @@ class Core(keras.Model):
         alignment: How the head is aligned to the features of all classes when a task ends, a
             `nccl_tf.Alignment` or the name of its covariance, "shared" or "class" (Zhang et al.,
             ICCV 2023); of a single head that is the network's last layer. None for no alignment.
+        rates: Factors on the update of weights by the name of their layer, or by a part of their
+            path, such as {"backbone": 0.01}: a rate for each part of the network. None for
+            one rate.
         stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
             reservoir is a uniform sample of all examples, however many passes a task has; or in
             "every_epoch", as some authors' code does, where a task of five passes counts as five.
@@ -229,6 +234,7 @@ class Core(keras.Model):
         rate_decay_steps: int | None = None,
         average_weights: float | None = None,
         alignment: Alignment | str | None = None,
+        rates: Mapping[str, float] | None = None,
         stores: str = STORES[0],
         head: str | None = None,
         name: str | None = None,
@@ -282,6 +288,7 @@ class Core(keras.Model):
         made = (
             AverageWeights.of(average_weights, network, self.state, self.execution.turns),
             RateDecay.of(rate_decay, rate_decay_steps, self.progress.tasks_ended),
+            Rates.of(rates, network),
             StreamMask.of(stream_mask, self.progress.seen_classes, self.heads, self.state, memory),
             AlignHead.of(
                 alignment,
@@ -507,7 +514,10 @@ class Core(keras.Model):
         scale = loss_scale(self.optimizer)
         if scale is not None:
             gradients = [g * tf.cast(scale, g.dtype) for g in gradients]
-        self.optimizer.apply(gradients, self.trainable_variables)
+        with ExitStack() as stack:
+            for option in self.options:
+                stack.enter_context(option.applying())
+            self.optimizer.apply(gradients, self.trainable_variables)
 
     def after_step(self, batch: Batch, step: Step) -> None:
         """Called in the graph after every step; stores the batch in the memory.

@@ -85,8 +85,8 @@ class InfLoRA(Learner):
         self.num_tasks = None if num_tasks is None else checked_at_least("num_tasks", num_tasks, 1)
         self.rank = rank
         self.epsilon = epsilon
-        self.options.add(NewOptimizer())
-        self.options.add(
+        self.add_option(NewOptimizer())
+        self.add_option(
             FreeDirections(
                 self.network,
                 adapted,

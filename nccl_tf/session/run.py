@@ -21,6 +21,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.marks import EXCLUDED, Marks
 from nccl_tf.learner.options.alignment import AlignHead
 from nccl_tf.learner.options.option import config_of
+from nccl_tf.learner.options.rates import Rates
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
@@ -119,6 +120,8 @@ class RecordOfLearn:
             **_unusual(optimizer),
             **self._excluded(),
         }
+        if rated := model.option(Rates):
+            numbers |= {f"rate_of_{plain_name(k)}": v for k, v in rated.rates.items()}
         if aligned := model.option(AlignHead):
             unusual = aligned.alignment.unusual()
             numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}

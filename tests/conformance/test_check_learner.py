@@ -136,6 +136,15 @@ class Unmasked(Own):
         return self.outputs(inputs["inputs"], None, training)
 
 
+@breaks("predictions")
+class Centred(Own):
+    """Takes the mean of the batch's outputs from each, as a prompt chosen by a batch would."""
+
+    def outputs(self, inputs, tasks, training):
+        logits = super().outputs(inputs, tasks, training)
+        return logits if training else logits - tf.reduce_mean(logits, axis=0)
+
+
 @breaks("serving_model")
 class Sharper(Own):
     def call(self, inputs, training=False):

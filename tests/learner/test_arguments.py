@@ -32,7 +32,7 @@ OTHER = {
     "average_weights": 0.75, "rate_decay_steps": 7,
     "batch_norm": "frozen", "num_tasks": 2, "capacity": 9,
     "example_shape": list(IMAGE_SHAPE), "dark": 0.25, "replay_labels": 0.75,
-    "stream_mask": "seen", "head": None, "stores": "every_epoch", "alignment": None,
+    "stream_mask": "seen", "head": None, "stores": "every_epoch", "alignment": None, "rates": None,
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
     "label_dtype": "float32", "rule": "off_by_one", "exclude_current_task": True, "per_class": 2,
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]], "general": 4, "general_share": 0.25,

@@ -88,7 +88,7 @@ def test_the_directions_of_a_task_are_those_of_its_inputs_by_numpy():
     vectors, values, _ = np.linalg.svd(h)
     count = np.searchsorted(np.cumsum(values**2) / np.sum(values**2), 0.9) + 1
     projection = vectors[:, :count] @ vectors[:, :count].T
-    option = made.options.of(module.FreeDirections)
+    option = made.option(module.FreeDirections)
     np.testing.assert_allclose(option.protected[0].numpy(), projection, atol=1e-6)
     fit(made, second, 2 + np.arange(30) % 2, end_task=False)
     h = second.T.astype(np.float64) @ second / 30

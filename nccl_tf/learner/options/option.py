@@ -70,6 +70,10 @@ class Option:
             note: The result of `before_step`.
         """
 
+    def applying(self) -> AbstractContextManager[None]:
+        """A context in which the optimizer applies an update. Graph code."""
+        return nullcontext()
+
     def on_task_begin(self, task_id: int) -> None:
         """Called when a task has been opened, before the method's own `on_task_begin`."""
 

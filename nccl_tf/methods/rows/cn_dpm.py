@@ -92,6 +92,7 @@ CN_DPM = Method(
         "optimizer": "trains its experts by Adam, and takes the rate alone",
         "schedule": "trains its experts by a decay of its own",
         "stream_mask": "trains its experts one by one, each with classes of its own",
+        "rates": "has networks of its own, each with its optimizer",
         "alignment": "has networks of its own, and no head of all classes",
     },
     # Its memory is no sample: what no expert explains waits there, in whichever pass.

@@ -5,6 +5,7 @@ from nccl_tf.arguments.choices import STORES
 WITHOUT_STEPS = {
     "stream_mask": "takes a class by statistics of its features, and learns from no softmax",
     "alignment": "takes a class by statistics of its features, and learns from no softmax",
+    "rates": "learns without a gradient step, and has no use for a rate",
     "average_weights": "learns without a gradient step, and leaves its weights alone",
     "diagnostics": "learns without a gradient step, and leaves its weights alone",
     "rate_decay": "learns without a gradient step, and has no use for a rate",

@@ -65,6 +65,7 @@ GDUMB = Method(
         "rate_decay": "trains from scratch at every task's end, by a schedule of its own",
         "schedule": "trains from scratch at every task's end, by a schedule of its own",
         "stream_mask": "takes no step on the stream",
+        "rates": "trains a fresh network at every task's end, by a schedule of its own",
         "alignment": "trains its network from scratch at every task's end",
         "dark": "learns its memory with a fresh network, to which kept logits mean nothing",
     },

@@ -42,7 +42,10 @@ ORTHOG_SUBSPACE = Method(
     learning_rates=LearningRates(cifar=0.4, mini_imagenet=0.2),
     hyperparameters=(ORTHOG_MEMORY, *NUMBERS),
     source=("Chaudhry et al., Continual learning in low-rank orthogonal subspaces, NeurIPS 2020"),
-    refuses={"dark": WHOLE_TASKS},
+    refuses={
+        "dark": WHOLE_TASKS,
+        "rates": "keeps its kernels orthogonal by steps of its own",
+    },
     rows_passed=_rows_passed,
     trial={"num_tasks": 3},
 )

@@ -47,6 +47,7 @@ SUPSUP = Method(
     refuses={
         "average_weights": "learns a mask for each task, on weights that never change",
         "stream_mask": "finds an example's task by the outputs of all classes",
+        "rates": "learns a mask for each task, on weights that never change",
         "alignment": "learns a mask for each task, on weights that never change",
     },
     trial={"num_tasks": 3},
