@@ -268,8 +268,8 @@ class Core(keras.Model):
         self.example_loss = ExampleLoss()
         self.heads = None if heads is None else HeadMasks(heads, self.num_classes, mask)
         self._base.arguments.replace({"heads": heads}, self._heads_as_argument())
-        self.devices = devices.kind_in_scope()(self)
-        self.devices.check_learner()
+        self.devices = devices.kind_in_scope()(network)
+        self.devices.check_learner(type(self))
         self._base.growing = growth.Growing(network)
         self.progress = Progress(self.state, lambda: tuple(network.output_shape[-1:]))
         self.stores = checked_name("stores", stores, STORES)
@@ -402,7 +402,7 @@ class Core(keras.Model):
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own losses; those of activities are of its last pass."""
-        of_layers = self.devices.losses(self.network)
+        of_layers = self.devices.losses()
         losses = [tf.reduce_sum(at_least_float32(loss)) for loss in of_layers]
         return tf.add_n(losses) if losses else 0.0
 
@@ -465,11 +465,15 @@ class Core(keras.Model):
         Returns:
             The applied step.
         """
-        before = [(v, tf.identity(v.value)) for v in self.devices.written(batches[0])]
+        written = self.devices.written(self.outputs, batches[0], self.run_eagerly)
+        before = [(v, tf.identity(v.value)) for v in written]
         step = learn(*batches)
         loss = self._nan_of_inputs(batches[0], step.loss)
         accepted = self._accepts(loss, checks.gradient_size(step.gradients))
-        self.devices.apply(step, accepted, before)
+        self.devices.accept(
+            accepted, before, self.variables, self.optimizer,
+            apply=lambda: self.apply_step(step), skip=self._skip_of(step),
+        )  # fmt: skip
         return self._applied(step, accepted)
 
     def _nan_of_inputs(self, batch: Batch, loss: tf.Tensor) -> tf.Tensor:
@@ -484,6 +488,13 @@ class Core(keras.Model):
         if has_nan is None:
             return loss
         return tf.where(tf.reduce_any(has_nan), tf.constant(np.nan, loss.dtype), loss)
+
+    def _skip_of(self, step: Step) -> Callable[[], None] | None:
+        """What tells the loss scale of a step that is skipped; None where there is none."""
+        if loss_scale(self.optimizer) is None:
+            return None
+        # It applies nothing that is not finite, and halves its scale.
+        return lambda: self.apply([g * np.nan for g in step.gradients]) if step.gradients else None
 
     def _accepts(self, loss: tf.Tensor, size: tf.Tensor | float = 0.0) -> tf.Tensor:
         """bool scalar: whether a step may be applied. It is finite, and learning has not failed.

@@ -1,6 +1,7 @@
 """The devices of a learner: one alone, or the replicas of tf.distribute together.
 
-A learner asks `self.devices` and does not know which it has. Every replica holds all of the
+What a step asks of its devices are verbs of the graph, which know the network and no learner. Every
+replica holds all of the
 learner's state and the same numbers in it, and takes the same step: it has the whole batches of
 stream and memory, so that losses, masks, logs and rules are those of one device. Only the passes
 through the network are shared out. A replica passes its rows, the outputs of all are gathered, and
@@ -15,24 +16,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.gradients import loss_scale
-from nccl_tf.keras_private import epoch_of_backup, function_of_steps, layers_of, own_others
+from nccl_tf.keras_private import epoch_of_backup, layers_of, own_others
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
-from nccl_tf.learner.step import Step
 from nccl_tf.variables import assigned_by, pack_bytes, unpack_bytes
 
 Before = list[tuple[keras.Variable, tf.Tensor]]
 """Variables that a step may write, each with its value from before the step."""
 TAKES_STEPS = (
     "train_step", "update", "learn", "replay", "gradient_pair", "two_tapes", "gradient",
-    "taped_gradients", "learn_and_apply", "apply_step", "apply",
+    "taped_gradients", "learn_and_apply", "replay_and_apply", "apply_step", "apply",
 )  # fmt: skip
 """The methods of a learner that take gradients and apply them. A class that overrides one of them
 runs on replicas where it says so itself."""
@@ -44,36 +42,45 @@ _SUM = "_all_reduce_sum_gradients"
 
 
 class OneDevice:
-    """A learner outside of tf.distribute.
+    """The device of a learner outside of tf.distribute.
 
     Args:
-        learner: The learner.
+        network: The learner's.
+
+    Attributes:
+        count: How many replicas there are.
+        strategy: That of tf.distribute; None for one device.
+        loop: What runs the steps of a `fit`; None for Keras's own loop.
     """
 
     count = 1
-    _strategy: Any = None
+    strategy: Any = None
+    loop: "ReplicaLoop | None" = None
 
-    def __init__(self, learner: keras.Model):
-        self._learner = learner
+    def __init__(self, network: keras.Model):
+        self._network = network
         self._written: set[int] | None = None
 
-    def check_scope(self) -> None:
+    def check_scope(self, name: str) -> None:
         """Check that no scope is open of a strategy in which the learner was not built.
+
+        Args:
+            name: The learner's class, for the message.
 
         Raises:
             UserError: One is, under which variables from outside cannot be trained.
         """
         now = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
-        if now is not None and now is not self._strategy:
-            name, strategy = type(self._learner).__name__, type(now).__name__
+        if now is not None and now is not self.strategy:
+            strategy = type(now).__name__
             raise UserError(
                 f"received a {name} that was built outside of the scope of this {strategy}: build "
                 "the network, its memory and the learner, and compile it, within "
                 "one `with strategy.scope():`; fit and evaluate need no scope"
             )
 
-    def check_learner(self) -> None:
-        """Refuse a learner that cannot run here."""
+    def check_learner(self, kind: Any) -> None:
+        """Refuse a class of learners that cannot run here."""
 
     def check_option(self, option: Option) -> None:
         """Nothing: one device runs every option."""
@@ -87,25 +94,9 @@ class OneDevice:
     def check_divides(self, what: str, size: int) -> None:
         """Check that a batch can be cut into a slice for each replica."""
 
-    def prepare(self, jit_compile: bool) -> None:
-        """Make a learner that has been compiled ready to be traced."""
+    def begin(self, optimizer: keras.optimizers.Optimizer, jit_compile: bool) -> None:
+        """Begin anew with what a learner is compiled with, before its steps are traced."""
         self._written = None
-
-    def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
-        """As `keras.Model.fit`."""
-        return keras.Model.fit(self._learner, x, **arguments)
-
-    def evaluate(self, x: Any, return_dict: bool, **arguments: Any) -> Any:
-        """As `keras.Model.evaluate`."""
-        return keras.Model.evaluate(self._learner, x, return_dict=return_dict, **arguments)
-
-    def train_function(self, step: Callable[[Any], Any]) -> Callable[..., Any]:
-        """The function that Keras calls with an iterator; it takes a step or several.
-
-        Args:
-            step: From the data of a batch to logs.
-        """
-        return function_of_steps(self._learner, step)
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """The rows of a whole batch [n, ...] that are passed and measured here."""
@@ -124,121 +115,117 @@ class OneDevice:
         """
         return forward(*batches)
 
-    def losses(self, network: keras.Model) -> list[tf.Tensor]:
+    def losses(self) -> list[tf.Tensor]:
         """The losses of the network's own layers in its last pass, scalars."""
-        return network.losses
+        return self._network.losses
 
     def mean(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """The gradients of a loss of whole batches."""
         return gradients
 
-    def written(self, batch: Batch) -> list[keras.Variable]:
+    def written(
+        self, outputs: Callable[..., tf.Tensor], batch: Batch, eagerly: bool
+    ) -> list[keras.Variable]:
         """The network's variables that a step may write, apart from its update.
 
         All that are not trainable, such as moving averages, and those trainable ones that a layer
         assigns, such as the kernel of `keras.layers.SpectralNormalization`.
 
         Args:
+            outputs: From inputs, tasks and `training` to the network's outputs.
             batch: The stream batch.
+            eagerly: Whether steps run eagerly, so that the network need not be traceable.
         """
-        learner = self._learner
-        if learner.run_eagerly:  # The network need not be traceable.
-            return learner.network.variables
-        trainable = learner.network.trainable_variables
+        if eagerly:
+            return self._network.variables
+        trainable = self._network.trainable_variables
         if self._written is None:
-            outputs = functools.partial(learner.outputs, training=True)
-            found = assigned_by(outputs, trainable, batch.inputs, batch.tasks)
+            trained = functools.partial(outputs, training=True)
+            found = assigned_by(trained, trainable, batch.inputs, batch.tasks)
             self._written = {id(variable) for variable in found}
         written = [variable for variable in trainable if id(variable) in self._written]
-        return [*learner.network.non_trainable_variables, *written]
+        return [*self._network.non_trainable_variables, *written]
 
-    def replay(
+    def either(self, filled: tf.Tensor, replay: Callable[[], Any], learn: Callable[[], Any]) -> Any:
+        """What a step makes of the stream and the memory, or of the stream alone. Graph code.
+
+        Args:
+            filled: bool scalar, whether the memory has examples.
+            replay: Makes it of both.
+            learn: Makes it of the stream.
+        """
+        return tf.cond(filled, replay, learn)
+
+    def accept(
         self,
-        batch: Batch,
-        replays: Sequence[Batch],
-        replay: Callable[..., Step],
-    ) -> Step:
-        """Learn and apply a step on the stream, and on the memory where it has examples.
+        accepted: tf.Tensor,
+        before: Before,
+        state: Sequence[keras.Variable],
+        optimizer: keras.optimizers.Optimizer,
+        apply: Callable[[], None],
+        skip: Callable[[], None] | None,
+    ) -> None:
+        """Apply an update, or leave everything as it was where it is not accepted. Graph code.
 
         Args:
-            batch: The stream batch.
-            replays: The memory batches.
-            replay: From all batches to a step with gradients.
-        """
-
-        # The conditional gives gradients and moves no weight, of which XLA would make copies.
-        def replay_or_learn(batch: Batch, *replays: Batch) -> Step:
-            return tf.cond(
-                tf.reduce_any(replays[0].weights > 0),
-                lambda: replay(batch, *replays).with_all_logs(self._learner.log_names),
-                lambda: self._learner.learn(batch).with_all_logs(self._learner.log_names),
-            )
-
-        return self._learner.learn_and_apply(replay_or_learn, batch, *replays)
-
-    def apply(self, step: Step, accepted: tf.Tensor, before: Before) -> None:
-        """Apply a step, or leave everything as it was where it is not accepted.
-
-        Args:
-            step: A step with gradients.
             accepted: bool scalar.
-            before: The variables of `written`.
+            before: The variables of `written`, each with its value from before the passes.
+            state: Variables that the update may write, beside those of the optimizer.
+            optimizer: That the update is made with.
+            apply: Applies it.
+            skip: Tells the loss scale of an update that is not accepted; None where there is none.
         """
-        if not xla.in_program() or loss_scale(self._learner.optimizer) is not None:
-            tf.cond(
-                accepted,
-                lambda: self._learner.apply_step(step),
-                lambda: self._skip(step, before),
-            )
+        if not xla.in_program() or skip is not None:
+
+            def undo() -> None:
+                for variable, value in before:
+                    variable.assign(value)
+                if skip is not None:
+                    skip()
+
+            tf.cond(accepted, apply, undo)
             return
         # In a program of XLA every number is chosen where it is written. A condition would wait
         # for the loss on the host.
         values = {id(v): value for v, value in before}
-        variables = [*self._learner.variables, *self._learner.optimizer.variables]
+        variables = [*state, *optimizer.variables]
         values = {id(v): tf.convert_to_tensor(v.value) for v in variables} | values
-        self._learner.apply_step(step)
+        apply()
         for variable in variables:
             variable.assign(tf.where(accepted, variable.value, values[id(variable)]))
 
-    def _skip(self, step: Step, before: Before) -> None:
-        """Undo what the forward passes of a step have changed."""
-        for variable, value in before:
-            variable.assign(value)
-        scales = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
-        if scales and step.gradients:
-            # It applies nothing that is not finite, and halves its scale.
-            self._learner.apply([g * np.nan for g in step.gradients])
-
 
 class Replicas(OneDevice):
-    """A learner built in the scope of a tf.distribute strategy. From `slice` on, graph code.
+    """The replicas of a learner that is built in the scope of a tf.distribute strategy.
 
     Args:
-        learner: The learner.
+        network: The learner's.
+
+    Attributes:
+        replays: Whether the memory has examples in the step that is traced.
     """
 
-    def __init__(self, learner: keras.Model):
-        super().__init__(learner)
-        strategy = tf.distribute.get_strategy()
-        self.count = strategy.num_replicas_in_sync
-        self._strategy = strategy
-        self._steps: Any = None
-        self._replays = False
+    def __init__(self, network: keras.Model):
+        super().__init__(network)
+        self.strategy = tf.distribute.get_strategy()
+        self.count = self.strategy.num_replicas_in_sync
+        self.loop = ReplicaLoop(self)
+        self.replays = False
         self._passed = threading.local()  # A replica is a thread while it is traced.
 
-    def check_learner(self) -> None:
-        """Refuse a learner that runs on one device only.
+    def check_learner(self, kind: Any) -> None:
+        """Refuse a class of learners that runs on one device only.
 
         Raises:
             UserError: It does.
         """
-        name = type(self._learner).__name__
-        if not self._learner.on_replicas:
+        name = kind.__name__
+        if not kind.on_replicas:
             raise UserError(
                 f"{name} runs on one replica only: build it outside of the scope of a "
                 "tf.distribute strategy, or take Finetune, ExperienceReplay, AGEM or NCCL"
             )
-        changed = overridden(type(self._learner).__mro__)
+        changed = overridden(kind.__mro__)
         if changed:
             raise UserError(
                 f"{name} runs on one replica only, because it overrides {', '.join(changed)}: "
@@ -281,15 +268,13 @@ class Replicas(OneDevice):
         """
         check_divides(what, size, self.count)
 
-    def prepare(self, jit_compile: bool) -> None:
-        """Make a learner that has been compiled ready to be traced on replicas.
+    def begin(self, optimizer: keras.optimizers.Optimizer, jit_compile: bool) -> None:
+        """As `OneDevice.begin`.
 
         Raises:
-            UserError: It was made or compiled with an option that runs on one replica only, or a
-                metric does not fit.
+            UserError: Replicas cannot run with one of these.
         """
-        super().prepare(jit_compile)
-        optimizer = self._learner.optimizer
+        super().begin(optimizer, jit_compile)
         for name in ("gradient_accumulation_steps", "ema_overwrite_frequency"):
             if getattr(optimizer, name, None):
                 raise UserError(
@@ -297,157 +282,12 @@ class Replicas(OneDevice):
                     "under a tf.distribute strategy, whose replicas would have to meet in a part "
                     "of the steps alone: leave it out, or build the learner outside of the scope"
                 )
-        scaled = isinstance(self._learner.optimizer, keras.optimizers.LossScaleOptimizer)
+        scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         if scaled or jit_compile:
             raise UserError(
                 f"received {'mixed_float16' if scaled else 'jit_compile=True'} under a "
                 "tf.distribute strategy: replicas run without XLA, in float32 or mixed_bfloat16"
             )
-        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
-        outputs = tf.zeros([1, *(size or 1 for size in self._learner.network.output_shape[1:])])
-        takes_numbers = self._learner.example_loss.takes_class_numbers
-        labels = tf.zeros([1], tf.int64) if takes_numbers else outputs
-        nothing = labels, outputs, tf.zeros([1])
-
-        @tf.function(autograph=False)
-        def show() -> None:
-            self._strategy.run(lambda: self._learner.compute_metrics(None, *nothing))
-
-        try:
-            show()
-        except (ValueError, TypeError, tf.errors.OpError) as error:
-            raise UserError(
-                f"received metrics that do not fit outputs of shape {tuple(outputs.shape)[1:]} "
-                f"({one_line(str(error))[:200]}): take others, or try them outside of the "
-                "tf.distribute strategy, where an error names the metric"
-            ) from error
-        self._learner.reset_metrics()
-        self._steps = None
-
-    def fit(self, x: Any, **arguments: Any) -> keras.callbacks.History:
-        """`fit` by Keras, or by `_fit` where Keras's fails.
-
-        Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call under
-        MirroredStrategy, whose replicas cannot meet inside the conditional around a step.
-        """
-        workers = isinstance(self._strategy, tf.distribute.MultiWorkerMirroredStrategy)
-        if not workers and self._learner.steps_per_execution == 1:
-            return super().fit(x, **arguments)
-        return self._fit(x, **arguments)
-
-    def _fit(
-        self,
-        x: Any,
-        *,
-        epochs: int = 1,
-        callbacks: Any = None,
-        verbose: Any = 0,
-        **arguments: Any,
-    ) -> keras.callbacks.History:
-        if not isinstance(x, tf.data.Dataset) or x.cardinality() < 0:
-            raise UserError(
-                f"received {type(x).__name__} to learn on replicas: expected a tf.data.Dataset "
-                "of known length, such as task.train_batches()"
-            )
-        asked = sorted(name for name, value in arguments.items() if value)
-        if asked:
-            raise UserError(
-                f"received {', '.join(asked)} to learn on replicas with several steps in a "
-                "call or several workers: leave it out, or take steps_per_execution=1"
-            )
-        self.check_divides("batch size", tf.nest.flatten(x.element_spec)[0].shape[0] or 0)
-        batches = int(x.cardinality())
-        called = keras.callbacks.CallbackList(
-            callbacks, add_history=True, model=self._learner, epochs=epochs, verbose=verbose,
-            steps=batches,
-        )  # fmt: skip
-        self._learner.stop_training = False
-        if self._steps is None:
-            self._steps = tf.function(self._run_steps, reduce_retracing=True, autograph=False)
-        called.on_train_begin()
-        logs: dict[str, Any] = {}
-        for epoch in range(epoch_of_backup(self._learner) or 0, epochs):  # of a backup
-            self._learner.reset_metrics()
-            called.on_epoch_begin(epoch)
-            iterator = iter(x)
-            for first in range(0, batches, self._learner.steps_per_execution):
-                count = min(self._learner.steps_per_execution, batches - first)
-                called.on_train_batch_begin(first)
-                with self._learner.execution.turns.take():
-                    self._steps(iterator, tf.constant(count))
-                called.on_train_batch_end(first + count - 1)
-                if self._learner.stop_training:
-                    break
-            logs = self._learner.get_metrics_result()
-            called.on_epoch_end(epoch, logs)
-            if self._learner.stop_training:
-                break
-        # As Keras's `fit`: an optimizer with `use_ema` leaves the averages as weights.
-        self._learner.optimizer.finalize_variable_values(self._learner.trainable_weights)
-        called.on_train_end(logs)
-        return self._learner.history
-
-    def _run_steps(self, iterator: Any, count: tf.Tensor) -> None:
-        """Learn batches, each replica its slice of every one."""
-
-        def step(data: Any) -> None:
-            self._learner.train_step(tf.nest.map_structure(self.rows, data))
-
-        def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            self._run(step, next(iterator))
-            return (i + 1,)
-
-        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
-
-    def evaluate(self, x: Any, return_dict: bool, **arguments: Any) -> Any:
-        """Evaluate over the examples of all replicas.
-
-        The logs of a step are means over the replicas, whatever examples each of them had.
-        """
-        logs = super().evaluate(x, return_dict=True, **arguments)
-        results = self._learner.get_metrics_result()
-        in_order = sorted(logs, key=lambda name: name != "loss")
-        logs = {name: float(results[name]) for name in in_order}
-        return logs if return_dict else list(logs.values())
-
-    def train_function(self, step: Callable[[Any], Any]) -> Callable[..., Any]:
-        """As `OneDevice.train_function`: one step, which Keras's own would run unconditionally."""
-
-        def one_step(iterator: Any) -> Any:
-            data = next(iterator)
-            # Data of unknown length end here. The memory is asked once there is a batch.
-            with tf.control_dependencies(_tensors(data)):
-                return self._run(step, data)
-
-        if self._learner.run_eagerly:
-            return one_step
-        return tf.function(one_step, reduce_retracing=True, autograph=False)
-
-    def _run(self, step: Callable[[Any], Any], data: Any) -> Any:
-        """A step of all replicas, which replay where the memory has examples; the first one's logs.
-
-        Raises:
-            UserError: The memory waits for shapes that no first batch has told, such as of data
-                from a generator, which has given none before the replicas' steps are traced.
-        """
-
-        def run(replays: bool) -> Any:
-            self._replays = replays
-            logs = self._strategy.run(step, args=(data,))
-            return tf.nest.map_structure(
-                lambda value: self._strategy.experimental_local_results(value)[0], logs
-            )
-
-        if self._learner.memory is None:
-            return run(False)
-        memory = self._learner.memory
-        if not memory.is_allocated:
-            raise UserError(
-                f"received a generator for a {type(memory).__name__} that was built without "
-                "shapes, under a tf.distribute strategy: pass arrays or a tf.data.Dataset, or name "
-                "example_shape and example_dtype of the memory"
-            )
-        return tf.cond(memory.readable_count() > 0, lambda: run(True), lambda: run(False))
 
     def rows(self, tensor: tf.Tensor) -> tf.Tensor:
         """This replica's rows: as many as the others have, or one more."""
@@ -514,12 +354,12 @@ class Replicas(OneDevice):
 
         parts = forward(*(batch.map(self.rows) for batch in batches))
         # A layer keeps those of the replica that passed last.
-        self._passed.losses = self._learner.network.losses
+        self._passed.losses = self._network.losses
         # The collective operations of several workers know no bfloat16.
         wholes = gather(*map(at_least_float32, parts))
         return [tf.cast(whole, part.dtype) for whole, part in zip(wholes, parts, strict=True)]
 
-    def losses(self, network: keras.Model) -> list[tf.Tensor]:
+    def losses(self) -> list[tf.Tensor]:
         """As `OneDevice.losses`, of this replica's pass; those of activities are of its rows."""
         return self._passed.losses
 
@@ -528,31 +368,33 @@ class Replicas(OneDevice):
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
 
-    def written(self, batch: Batch) -> list[keras.Variable]:
-        """All of the network's variables: `apply` undoes an update too."""
-        return self._learner.network.variables
+    def written(
+        self, outputs: Callable[..., tf.Tensor], batch: Batch, eagerly: bool
+    ) -> list[keras.Variable]:
+        """All of the network's variables: `accept` undoes an update too."""
+        return self._network.variables
 
-    def replay(
+    def either(self, filled: tf.Tensor, replay: Callable[[], Any], learn: Callable[[], Any]) -> Any:
+        """As `OneDevice.either`; whether the memory has examples was asked around the step."""
+        return replay() if self.replays else learn()
+
+    def accept(
         self,
-        batch: Batch,
-        replays: Sequence[Batch],
-        replay: Callable[..., Step],
-    ) -> Step:
-        """As `OneDevice.replay`; whether the memory has examples has been asked around the step."""
-        if self._replays:
-            return self._learner.learn_and_apply(replay, batch, *replays)
-        return self._learner.learn_and_apply(self._learner.learn, batch)
-
-    def apply(self, step: Step, accepted: tf.Tensor, before: Before) -> None:
-        """Apply a step that is the same on all replicas, and undo it where it is not accepted.
+        accepted: tf.Tensor,
+        before: Before,
+        state: Sequence[keras.Variable],
+        optimizer: keras.optimizers.Optimizer,
+        apply: Callable[[], None],
+        skip: Callable[[], None] | None,
+    ) -> None:
+        """Apply an update that is the same on all replicas, and undo it where it is not accepted.
 
         Not a conditional, in which no replica may wait for another.
         """
         self._share_statistics(before)
-        optimizer = self._learner.optimizer
         before = [*before, *((v, tf.identity(v.value)) for v in optimizer.variables)]
         with _as_received(optimizer):
-            optimizer.apply(step.gradients, self._learner.trainable_variables)
+            apply()
         for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
 
@@ -564,7 +406,7 @@ class Replicas(OneDevice):
         Args:
             before: Variables of the network, with their values from before the passes.
         """
-        layers = layers_of(self._learner.network, include_self=True)
+        layers = layers_of(self._network, include_self=True)
         own = {id(v) for layer in layers for v in own_others(layer)}
         moved = [(v, old) for v, old in before if id(v) in own and old.dtype.is_floating]
         if not moved:
@@ -579,6 +421,177 @@ class Replicas(OneDevice):
         means = context.all_reduce(tf.distribute.ReduceOp.MEAN, changes)
         for (variable, old), change in zip(moved, means, strict=True):
             variable.assign(tf.where(change == 0, old, old + change))
+
+
+class ReplicaLoop:
+    """What runs the steps of a model on all replicas, where Keras's own loop does not serve.
+
+    Args:
+        devices: The replicas.
+    """
+
+    def __init__(self, devices: Replicas):
+        self._devices = devices
+        self._steps: Any = None
+
+    def begin(self, model: Any) -> None:
+        """Begin anew with a model that has been compiled: show its metrics a batch of nothing.
+
+        Raises:
+            UserError: A metric does not fit.
+        """
+        # Metrics that no batch has been shown yet are shown float32 task ids by Keras.
+        outputs = tf.zeros([1, *(size or 1 for size in model.network.output_shape[1:])])
+        takes_numbers = model.example_loss.takes_class_numbers
+        labels = tf.zeros([1], tf.int64) if takes_numbers else outputs
+        nothing = labels, outputs, tf.zeros([1])
+
+        @tf.function(autograph=False)
+        def show() -> None:
+            self._devices.strategy.run(lambda: model.compute_metrics(None, *nothing))
+
+        try:
+            show()
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            raise UserError(
+                f"received metrics that do not fit outputs of shape {tuple(outputs.shape)[1:]} "
+                f"({one_line(str(error))[:200]}): take others, or try them outside of the "
+                "tf.distribute strategy, where an error names the metric"
+            ) from error
+        model.reset_metrics()
+        self._steps = None
+
+    def fit(self, model: Any, x: Any, **arguments: Any) -> keras.callbacks.History:
+        """`fit` by Keras, or by `_fit` where Keras's fails.
+
+        Keras's raises under MultiWorkerMirroredStrategy, and with several steps in one call under
+        MirroredStrategy, whose replicas cannot meet inside the conditional around a step.
+        """
+        workers = isinstance(self._devices.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+        if not workers and model.steps_per_execution == 1:
+            return keras.Model.fit(model, x, **arguments)
+        return self._fit(model, x, **arguments)
+
+    def _fit(
+        self,
+        model: Any,
+        x: Any,
+        *,
+        epochs: int = 1,
+        callbacks: Any = None,
+        verbose: Any = 0,
+        **arguments: Any,
+    ) -> keras.callbacks.History:
+        if not isinstance(x, tf.data.Dataset) or x.cardinality() < 0:
+            raise UserError(
+                f"received {type(x).__name__} to learn on replicas: expected a tf.data.Dataset "
+                "of known length, such as task.train_batches()"
+            )
+        asked = sorted(name for name, value in arguments.items() if value)
+        if asked:
+            raise UserError(
+                f"received {', '.join(asked)} to learn on replicas with several steps in a "
+                "call or several workers: leave it out, or take steps_per_execution=1"
+            )
+        self._devices.check_divides("batch size", tf.nest.flatten(x.element_spec)[0].shape[0] or 0)
+        batches = int(x.cardinality())
+        called = keras.callbacks.CallbackList(
+            callbacks, add_history=True, model=model, epochs=epochs, verbose=verbose,
+            steps=batches,
+        )  # fmt: skip
+        model.stop_training = False
+        if self._steps is None:
+            run = functools.partial(self._run_steps, model)
+            self._steps = tf.function(run, reduce_retracing=True, autograph=False)
+        called.on_train_begin()
+        logs: dict[str, Any] = {}
+        for epoch in range(epoch_of_backup(model) or 0, epochs):  # of a backup
+            model.reset_metrics()
+            called.on_epoch_begin(epoch)
+            iterator = iter(x)
+            for first in range(0, batches, model.steps_per_execution):
+                count = min(model.steps_per_execution, batches - first)
+                called.on_train_batch_begin(first)
+                with model.execution.turns.take():
+                    self._steps(iterator, tf.constant(count))
+                called.on_train_batch_end(first + count - 1)
+                if model.stop_training:
+                    break
+            logs = model.get_metrics_result()
+            called.on_epoch_end(epoch, logs)
+            if model.stop_training:
+                break
+        # As Keras's `fit`: an optimizer with `use_ema` leaves the averages as weights.
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+        called.on_train_end(logs)
+        return model.history
+
+    def _run_steps(self, model: Any, iterator: Any, count: tf.Tensor) -> None:
+        """Learn batches, each replica its slice of every one."""
+
+        def step(data: Any) -> None:
+            model.train_step(tf.nest.map_structure(self._devices.rows, data))
+
+        def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
+            self._run(model, step, next(iterator))
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
+
+    def evaluate(self, model: Any, x: Any, return_dict: bool, **arguments: Any) -> Any:
+        """Evaluate over the examples of all replicas.
+
+        The logs of a step are means over the replicas, whatever examples each of them had.
+        """
+        logs = keras.Model.evaluate(model, x, return_dict=True, **arguments)
+        results = model.get_metrics_result()
+        in_order = sorted(logs, key=lambda name: name != "loss")
+        logs = {name: float(results[name]) for name in in_order}
+        return logs if return_dict else list(logs.values())
+
+    def function_of_steps(self, model: Any, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """What Keras calls with an iterator: one step, which its own would run unconditionally.
+
+        Args:
+            model: A compiled learner.
+            step: From the data of a batch to logs.
+        """
+
+        def one_step(iterator: Any) -> Any:
+            data = next(iterator)
+            # Data of unknown length end here. The memory is asked once there is a batch.
+            with tf.control_dependencies(_tensors(data)):
+                return self._run(model, step, data)
+
+        if model.run_eagerly:
+            return one_step
+        return tf.function(one_step, reduce_retracing=True, autograph=False)
+
+    def _run(self, model: Any, step: Callable[[Any], Any], data: Any) -> Any:
+        """A step of all replicas, which replay where the memory has examples; the first one's logs.
+
+        Raises:
+            UserError: The memory waits for shapes that no first batch has told, such as of data
+                from a generator, which has given none before the replicas' steps are traced.
+        """
+
+        def run(replays: bool) -> Any:
+            self._devices.replays = replays
+            logs = self._devices.strategy.run(step, args=(data,))
+            return tf.nest.map_structure(
+                lambda value: self._devices.strategy.experimental_local_results(value)[0], logs
+            )
+
+        if model.memory is None:
+            return run(False)
+        memory = model.memory
+        if not memory.is_allocated:
+            raise UserError(
+                f"received a generator for a {type(memory).__name__} that was built without "
+                "shapes, under a tf.distribute strategy: pass arrays or a tf.data.Dataset, or name "
+                "example_shape and example_dtype of the memory"
+            )
+        return tf.cond(memory.readable_count() > 0, lambda: run(True), lambda: run(False))
 
 
 def _tensors(data: Any) -> list[tf.Tensor]:

@@ -1,5 +1,6 @@
 """The base of every method: a Keras model whose `train_step` is one step of continual learning."""
 
+import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from nccl_tf.keras_private import (
     count_own_variables,
     epoch_of_backup,
     forget_epoch_of_backup,
+    function_of_steps,
     is_validation,
     loss_mean,
 )
@@ -171,7 +173,7 @@ class Learner(Core):
                 meaning for the loss, or `jit_compile` meets inputs of strings.
         """
         switches = {"run_eagerly": run_eagerly, "auto_scale_loss": auto_scale_loss}
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         self._check_not_behind()
         checks.check_compile(steps_per_execution, jit_compile, loss_weights, **switches)
         jit_compile = None if jit_compile in (None, "auto") else bool(jit_compile)
@@ -203,7 +205,9 @@ class Learner(Core):
                     f"received jit_compile=True, but {type(self).__name__} {reason}, which XLA "
                     "cannot compile: leave jit_compile out"
                 )
-        self.devices.prepare(bool(jit_compile))
+        self.devices.begin(self.optimizer, bool(jit_compile))
+        if self.devices.loop is not None:
+            self.devices.loop.begin(self)
         # Built here, because a first step that creates variables is traced twice.
         self.optimizer.build(self.trainable_variables)
         self._base.trained = checks.trained(self.trainable_variables)
@@ -381,7 +385,7 @@ class Learner(Core):
         """
         # The door: what came, in the form in which Keras takes it.
         self._check_may_be("trained")
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         self._check_trainable()
         self._hint_of_adapters()
         bar = progress_bar(verbose, logs)
@@ -433,7 +437,9 @@ class Learner(Core):
         forget_epoch_of_backup(self)
         self.execution.known = known
         try:
-            history = self.devices.fit(
+            loop = self.devices.loop
+            run = super().fit if loop is None else functools.partial(loop.fit, self)
+            history = run(
                 batches, **fit.arguments, verbose=verbose, callbacks=callbacks,
                 shuffle=shuffle and data.shuffles, **kwargs,
             )  # fmt: skip
@@ -549,7 +555,7 @@ class Learner(Core):
             LearningFailedError: As for `fit`.
         """
         self._check_may_be("trained")
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         self.devices.check_learns_a_batch("train_on_batch")
         self._check_trainable()
         self._hint_of_adapters()
@@ -628,7 +634,7 @@ class Learner(Core):
         loss, accuracy = learner.evaluate(*stream[0].test, task_id=0, verbose=0)
         ```
         """
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         validates = is_validation(kwargs)
         data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
         if steps is None:
@@ -643,9 +649,12 @@ class Learner(Core):
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.execution.steps if validates else 1
         with self._evaluating(), self.execution.of(in_call):
-            logs = self.devices.evaluate(
-                data.x, return_dict, y=data.y, batch_size=data.batch_size, verbose=verbose,
-                sample_weight=data.weights, steps=steps, callbacks=callbacks, **kwargs,
+            loop = self.devices.loop
+            run = super().evaluate if loop is None else functools.partial(loop.evaluate, self)
+            logs = run(
+                data.x, y=data.y, batch_size=data.batch_size, verbose=verbose,
+                sample_weight=data.weights, steps=steps, callbacks=callbacks,
+                return_dict=return_dict, **kwargs,
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
@@ -678,7 +687,7 @@ class Learner(Core):
         Raises:
             UserError: As for `evaluate`.
         """
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         data = FitData.of_arrays(x)
         if steps is None:
             data.check_ends()
@@ -817,8 +826,10 @@ class Learner(Core):
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
         adds_logs = type(self).train_step is not Learner.train_step
+        loop = self.devices.loop
+        function = function_of_steps if loop is None else loop.function_of_steps
         steps = Steps(
-            self.train_step, self.get_metrics_result, self.devices.train_function, adds_logs
+            self.train_step, self.get_metrics_result, functools.partial(function, self), adds_logs
         )
 
         def train(iterator: Any) -> Any:
@@ -1089,7 +1100,7 @@ class Learner(Core):
                 f"received examples to remember for a {name} without a memory: leave remember out, "
                 "or take a method with a memory, such as nccl_tf.ExperienceReplay"
             )
-        self.devices.check_scope()
+        self.devices.check_scope(type(self).__name__)
         self.devices.check_learns_a_batch("remember")
         data = FitData.of_arrays(x, y, sample_weight, part="train")
         data = prepared_data(self.network, data)

@@ -87,7 +87,28 @@ class ReplayLearner(Learner):
             self._as_computed(self.memory.read(self.memory_batch_size))
             for _ in range(self.replay_draws)
         ]
-        return self.devices.replay(batch, replays, self.replay)
+        return self.replay_and_apply(batch, *replays)
+
+    def replay_and_apply(self, batch: Batch, *replays: Batch) -> Step:
+        """Take one step by `replay` and apply it; by `learn` where the memory has no examples.
+
+        Args:
+            batch: The stream batch.
+            *replays: The memory batches.
+
+        Returns:
+            The applied step.
+        """
+
+        # The conditional gives gradients and moves no weight, of which XLA would make copies.
+        def replay_or_learn(batch: Batch, *replays: Batch) -> Step:
+            return self.devices.either(
+                tf.reduce_any(replays[0].weights > 0),
+                lambda: self.replay(batch, *replays).with_all_logs(self.log_names),
+                lambda: self.learn(batch).with_all_logs(self.log_names),
+            )
+
+        return self.learn_and_apply(replay_or_learn, batch, *replays)
 
     def _as_computed(self, replay: Batch) -> Batch:
         """A memory batch whose `columns` are float64, as the logits are, in a float64 network."""

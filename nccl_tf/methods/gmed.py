@@ -158,7 +158,7 @@ class ERGMED(MemoryEditing, ExperienceReplay):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_seed())
         replay = self.memory.rows(slots, weights)
         inputs = self.edit_inputs(batch, replay, self.memory.read_ages(slots))
-        step = self.devices.replay(batch, [replay._replace(inputs=inputs)], self.replay)
+        step = self.replay_and_apply(batch, replay._replace(inputs=inputs))
         self.write_back(slots, replay, inputs, step)
         return step
 
@@ -190,6 +190,6 @@ class MIRGMED(MemoryEditing, MIR):
         slots, weights = self.memory.draw(self.memory_batch_size, self.memory.next_edit_seed())
         stored = self.memory.rows(slots, weights)
         inputs = self.edit_inputs(batch, stored, self.memory.read_ages(slots))
-        step = self.devices.replay(batch, [candidates], self.replay)
+        step = self.replay_and_apply(batch, candidates)
         self.write_back(slots, stored, inputs, step)
         return step

@@ -12,6 +12,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, checked_at_least
+from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.new_optimizer import NewOptimizer
 from nccl_tf.learner.options.option import Option
@@ -230,7 +231,7 @@ def adapt(network: keras.Model, rank: int) -> list[keras.layers.Layer]:
         UserError: As for `InfLoRA`.
     """
     head = find_head(network, int(network.output_shape[-1]))
-    layers = [x for x in network._flatten_layers(include_self=False) if x is not head]
+    layers = [x for x in layers_of(network) if x is not head]
     adapted = [layer for layer in layers if getattr(layer, "lora_enabled", False)]
     if not adapted:
         dense = [layer for layer in layers if isinstance(layer, _KINDS)]

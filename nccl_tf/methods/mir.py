@@ -66,7 +66,7 @@ class MIR(ExperienceReplay):
 
     def update(self, batch: Batch) -> Step:
         self.memory.check(batch)
-        return self.devices.replay(batch, [self.memory.read(self.candidates)], self.replay)
+        return self.replay_and_apply(batch, self.memory.read(self.candidates))
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         return super().replay(batch, *(self.retrieve(batch, replay) for replay in replays))
