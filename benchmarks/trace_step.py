@@ -99,7 +99,7 @@ def kernels(learner: Any, data: tf.data.Dataset) -> collections.Counter[str]:
     counts = []
     for steps in (1, 11):
         learner.steps_per_execution = steps
-        learner.execution.forget()
+        learner.execution.discard_graphs()
         learner.make_train_function()
         learner.execution.known = HostFacts(labels_checked=True, has_weights=False)  # as of a task
         iterator = iter(data)

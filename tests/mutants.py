@@ -283,7 +283,7 @@ MUTANTS = {
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: of another session": Mutant(
-        "if theirs != value:", "if False:",
+        "if there != here:", "if False:",
         "tests/session tests/experiment/run/test_resume.py",
     ),
     "resume: metrics begin anew": Mutant(
@@ -360,6 +360,33 @@ MUTANTS = {
         "return self.traces + len(self._compiled)", "return self.traces",
         "tests/learner/test_chunk.py",
     ),
+    "chunk: an odd batch within a pass is lost": Mutant(
+        "if left and bool(following.has_value()):", "if left > 1 and bool(following.has_value()):",
+        "tests/learner/test_execution.py",
+    ),
+    "turns: the steps of a call are of all threads": Mutant(
+        "self._thread.steps = steps", "self._thread.steps = self._steps = steps",
+        "tests/learner/test_turns.py",
+    ),
+    "turns: who writes is not alone": Mutant(
+        "barred = self._inside if alone else self._alone", "barred = self._alone",
+        "tests/learner/test_turns.py",
+    ),
+    "turns: a verb runs beside another": Mutant(
+        "if before is not None and before[0] != me:", "if before is not None and before[0] == -me:",
+        "tests/learner/test_turns.py",
+    ),
+    "turns: weights are exchanged beside a step": Mutant(
+        "with self._turns.take(alone=True):", "with self._turns.take():",
+        "tests/learner/test_turns.py",
+    ),
+    "turns: a wrong task of a prediction is told to fit": Mutant(
+        "self._base.wrong_at_test.find_tasks(", "self._base.wrong_label.find_tasks(",
+        "tests/learner/test_turns.py",
+    ),
+    "fit: one order for all epochs": Mutant(
+        "self.data.begin_epoch(epoch)", "self.data.begin_epoch(0)", "tests/learner/test_fit.py"
+    ),
     "batches: the first example for all": Mutant(
         "tf.gather(column, index), self.inputs", "tf.gather(column, index - index), self.inputs",
         "tests/streams",
@@ -372,7 +399,7 @@ MUTANTS = {
         "return True", "tests/test_rng.py",
     ),
     "first epoch: stored in all": Mutant(
-        "store_from_now(epoch in self._epochs)", "store_from_now(True)",
+        "self._store(epoch in self.first_pass)", "self._store(True)",
         "tests/learner/test_passes.py tests/learner/test_memories_of_learners.py",
     ),
     "arguments: lists change after all": Mutant(

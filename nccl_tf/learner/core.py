@@ -796,7 +796,7 @@ class Core(keras.Model):
         if changes:
             for memory in self.memories():
                 memory.weigh_by(self.class_weighing)
-            self.execution.forget()
+            self.execution.discard_graphs()
             self.make_graphs()
 
     def check_head(self, task_id: int) -> None:
@@ -895,7 +895,7 @@ class Core(keras.Model):
         self._check_columns(option.columns)
         others = (each for each in self.options if type(each) is not type(option))
         self.options = (option, *others)
-        self.execution.forget()
+        self.execution.discard_graphs()
 
     def option(self, kind: type[AnOption]) -> AnOption | None:
         """The option of a class; None where there is none."""

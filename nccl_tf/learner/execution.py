@@ -49,7 +49,7 @@ _FREQUENCIES = ("update_freq", "log_freq", "save_freq")
 """Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
 
 
-class Steps(NamedTuple):
+class StepFunctions(NamedTuple):
     """What a call of a train function runs.
 
     Attributes:
@@ -89,7 +89,7 @@ class Execution:
         weakref.finalize(self, keras_private.dismantle, self._noted).atexit = False
         self.begin(1, 1)
         self._is_chosen = True  # there is nothing to choose before `compile`
-        self.forget()
+        self.discard_graphs()
 
     # ---- what is chosen --------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class Execution:
 
     @property
     def steps(self) -> int:
-        """Steps in one call of a graph: those that `of` names to this thread, or those of `fit`."""
+        """Steps in one call of a graph: those of `calls_of` in this thread, or those of `fit`."""
         steps: int = getattr(self._thread, "steps", self._steps)
         return steps
 
@@ -210,7 +210,7 @@ class Execution:
         self._steps = steps
 
     @contextlib.contextmanager
-    def of(self, steps: int) -> Iterator[None]:
+    def calls_of(self, steps: int) -> Iterator[None]:
         """A context in which calls of this thread take so many steps, and those of others do not.
 
         One that predicts while another trains has steps of its own.
@@ -248,8 +248,8 @@ class Execution:
         if not tf.executing_eagerly():
             self._noted.append(tf.compat.v1.get_default_graph())
 
-    def forget(self) -> None:
-        """Forget every graph of steps, because a step or the variables have changed."""
+    def discard_graphs(self) -> None:
+        """Discard every graph of steps, because a step or the variables have changed."""
         self._plain: dict[tuple[HostFacts, int], Callable[[Any], Any]] = {}
         self._results: Any = None
         self._take = graph(_stacked, reduce_retracing=True)
@@ -271,7 +271,7 @@ class Execution:
         self.columns = _on_device(by_index.columns)
         return by_index.rows
 
-    def run(self, steps: Steps, iterator: Any) -> Any:
+    def run(self, functions: StepFunctions, iterator: Any) -> Any:
         """Take the steps of one call, and return their logs: Keras's train function.
 
         Raises:
@@ -280,37 +280,40 @@ class Execution:
         """
         runs_plainly = self.under_xla is False and self.columns is None
         if runs_plainly or not _is_static(iterator):
-            return self._run_plainly(steps, iterator)
+            return self._run_plainly(functions, iterator)
+        return self._run_chunks(functions, iterator)
+
+    def _run_chunks(self, functions: StepFunctions, iterator: Any) -> Any:
         left, logs = self.steps, None
         while left:
             count, batches, following = self._take(iterator, tf.constant(left))
             if not int(count):
                 break
-            logs = self._learn(steps, batches, int(count), left)
+            logs = self._learn(functions, batches, int(count), left)
             left -= int(count)
             if left and bool(following.has_value()):
                 one = tf.nest.map_structure(lambda part: part[None], following.get_value())
-                logs = self._learn(steps, one, 1, left)
+                logs = self._learn(functions, one, 1, left)
                 left -= 1
         if logs is None:
             raise StopIteration
         return logs
 
-    def _run_plainly(self, steps: Steps, iterator: Any) -> Any:
+    def _run_plainly(self, functions: StepFunctions, iterator: Any) -> Any:
         key = self.known, self.steps
         if key not in self._plain:
-            self._plain[key] = steps.loop(_after_data(steps))
+            self._plain[key] = functions.loop(_after_data(functions))
         logs = self._plain[key](iterator)
-        if steps.adds_logs:
+        if functions.adds_logs:
             return logs
-        self._results = self._results or graph(steps.results)
+        self._results = self._results or graph(functions.results)
         return self._results()
 
-    def _learn(self, steps: Steps, batches: Any, count: int, asked: int) -> Any:
+    def _learn(self, functions: StepFunctions, batches: Any, count: int, asked: int) -> Any:
         """Learn stacked batches: K of them at once, fewer of them one by one."""
         if self.columns is not None:  # one gather, outside of the program of XLA
             batches = self.columns.gather(*batches)
-        program = self._program(steps, batches)
+        program = self._program(functions, batches)
         if count == self.steps == asked:
             return self._run(program, batches)
         logs = None
@@ -319,13 +322,13 @@ class Execution:
             logs = self._run(program, one)
         return logs
 
-    def _program(self, steps: Steps, batches: Any) -> "_Program":
+    def _program(self, functions: StepFunctions, batches: Any) -> "_Program":
         spec = tf.nest.map_structure(
             lambda part: tf.TensorSpec([None, *part.shape[2:]], part.dtype), batches
         )
         key = str(spec), self.known
         if key not in self._programs:
-            self._programs[key] = _program(steps, spec)
+            self._programs[key] = _program(functions, spec)
         return self._programs[key]
 
     def _run(self, program: "_Program", batches: Any) -> Any:
@@ -431,7 +434,7 @@ def graph(function: Callable[..., Any], **arguments: Any) -> Any:
     return keras_private.without_tracing_warning(made)
 
 
-def _after_data(steps: Steps) -> Callable[[Any], Any]:
+def _after_data(functions: StepFunctions) -> Callable[[Any], Any]:
     """A step that begins when its batch has come, without the results of metrics.
 
     Where data of unknown length end, TensorFlow asks for one batch more, and would draw from the
@@ -442,8 +445,8 @@ def _after_data(steps: Steps) -> Callable[[Any], Any]:
     def begin(data: Any) -> Any:
         parts = tf.nest.flatten(data, expand_composites=True)
         with tf.control_dependencies([part for part in parts if part is not None]):
-            logs = steps.step(data)
-            return logs if steps.adds_logs else tf.zeros(())
+            logs = functions.step(data)
+            return logs if functions.adds_logs else tf.zeros(())
 
     return begin
 
@@ -455,19 +458,19 @@ class _Program(NamedTuple):
     compiled: Any
 
 
-def _program(steps: Steps, spec: Any) -> _Program:
+def _program(functions: StepFunctions, spec: Any) -> _Program:
     """The program of all steps of a call.
 
     Args:
-        steps: The step and the results of metrics after the last one.
+        functions: The step, and the results of metrics after the last one.
         spec: Of a batch.
     """
-    own = _own_logs(steps, spec) if steps.adds_logs else {}
+    own = _own_logs(functions, spec) if functions.adds_logs else {}
 
     def run(batches: Any) -> Any:
         def step(number: tf.Tensor, logs: Any) -> Any:
             del logs
-            found = steps.step(tf.nest.map_structure(lambda part: part[number], batches))
+            found = functions.step(tf.nest.map_structure(lambda part: part[number], batches))
             return number + 1, {name: found[name] for name in own}
 
         count = tf.shape(tf.nest.flatten(batches)[0])[0]
@@ -475,7 +478,7 @@ def _program(steps: Steps, spec: Any) -> _Program:
         _, logs = tf.while_loop(
             lambda number, _: number < count, step, (0, start), parallel_iterations=1
         )
-        return {**logs, **steps.results()}
+        return {**logs, **functions.results()}
 
     def run_under_xla(batches: Any) -> Any:
         with xla.program():
@@ -488,11 +491,11 @@ def _program(steps: Steps, spec: Any) -> _Program:
     )
 
 
-def _own_logs(steps: Steps, spec: Any) -> dict[str, Any]:
+def _own_logs(functions: StepFunctions, spec: Any) -> dict[str, Any]:
     """The logs that a step of a user's class adds to those of the metrics."""
-    step = tf.function(steps.step, [spec], autograph=False)
+    step = tf.function(functions.step, [spec], autograph=False)
     found = step.get_concrete_function().structured_outputs
-    known = steps.results()
+    known = functions.results()
     return {name: value for name, value in found.items() if name not in known}
 
 

@@ -91,7 +91,7 @@ class HeadGrowth:
             )
         with self._whole_or_not_at_all(head):
             self._grow(head, count)
-        self._learner.execution.forget()
+        self._learner.execution.discard_graphs()
         self._learner.test_function = self._learner.predict_function = None
         self._learner.make_graphs()
 

@@ -39,7 +39,7 @@ from nccl_tf.learner import (
 from nccl_tf.learner.columns import with_place_weights
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, HostFacts, agreed_names
-from nccl_tf.learner.execution import Steps, graph, most_steps
+from nccl_tf.learner.execution import StepFunctions, graph, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
@@ -196,7 +196,7 @@ class Learner(Core):
             jit_compile=False,
             auto_scale_loss=auto_scale_loss,
         )
-        self.execution.forget()
+        self.execution.discard_graphs()
         self.example_loss.check_network(self.network)
         if jit_compile:
             check_runs_under_xla(self.network)
@@ -415,12 +415,13 @@ class Learner(Core):
         # The task opens, and memories that wait for shapes get them.
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
-        first = data.first(self._memory_waits)
+        waits = self._memory_waits
+        first = data.first(needed=waits)
         few = data.few(first)
         if few is not None:
             self.warn_once("scale", hints.scale_warning(self.network, few))
             self.warn_once("columns", hints.column_warning(self.network, few))
-        if first is not None:
+        if first is not None and waits:
             self.build_memory(self.as_batch(first))
         self._weigh_classes(factors)
         if begins:
@@ -648,7 +649,7 @@ class Learner(Core):
         self._try_metrics(data)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.execution.steps if validates else 1
-        with self._evaluating(), self.execution.of(in_call):
+        with self._evaluating(), self.execution.calls_of(in_call):
             loop = self.devices.loop
             run = super().evaluate if loop is None else functools.partial(loop.evaluate, self)
             logs = run(
@@ -693,7 +694,7 @@ class Learner(Core):
             data.check_ends()
         data = self._with_tasks(prepared_data(self.network, data), task_id)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
-        with self._evaluating(), self.execution.of(1):
+        with self._evaluating(), self.execution.calls_of(1):
             logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
         self._refuse_wrong_labels(self._base.wrong_at_test)
         return logits
@@ -828,13 +829,13 @@ class Learner(Core):
         adds_logs = type(self).train_step is not Learner.train_step
         loop = self.devices.loop
         function = function_of_steps if loop is None else loop.function_of_steps
-        steps = Steps(
+        functions = StepFunctions(
             self.train_step, self.get_metrics_result, functools.partial(function, self), adds_logs
         )
 
         def train(iterator: Any) -> Any:
             with self.execution.turns.take():
-                return self.execution.run(steps, iterator)
+                return self.execution.run(functions, iterator)
 
         self.train_function = train
         return train

@@ -163,9 +163,8 @@ class ReplayLearner(Learner):
         """
         if not self.class_weighing.are_set:
             # Of 0 and 1 the mean above 0 is 1 already.
-            return (
-                with_mean_one(batch.weights) if self.execution.known.has_weights else batch.weights
-            )
+            has_weights = self.execution.known.has_weights
+            return with_mean_one(batch.weights) if has_weights else batch.weights
         factors = self.class_weighing.of(batch.labels)
         return factors * with_mean_one(tf.math.divide_no_nan(batch.weights, factors))
 

@@ -102,11 +102,12 @@ class EWC(PenaltyLearner):
     def on_task_end(self, task_id: int) -> None:
         super().on_task_end(task_id)
         # A graph, of a file for a device, does not know them.
-        steps, window = tf.get_static_value(self.task_steps.value), self._steps_per_window
+        steps = tf.get_static_value(self.task_steps.value.read_value())
+        window = self._steps_per_window
         if steps is not None and steps < window:
             self.warn_once(
                 "window",
-                f"the task had {steps} step{'s' * (steps != 1)}, fewer than the {window} of a "
+                f"the task had {steps} step{'s' * bool(steps != 1)}, fewer than the {window} of a "
                 "window of EWC, which has measured nothing in it: name a smaller ewc_window, or "
                 "take smaller batches or more epochs",
             )

@@ -125,7 +125,9 @@ class SessionState:
             "callbacks": [callback.state() for callback in self._stateful],
             "step_log": None if self._log is None else self._log.state(),
         }
-        arrays = variables_to_arrays({**self._variables(), **self._epoch_sums()})
+        # Another thread that predicts by averaged weights has them in the network meanwhile.
+        with self._model.execution.turns.take(alone=True):
+            arrays = variables_to_arrays({**self._variables(), **self._epoch_sums()})
         self._store.save(Checkpoint(arrays, meta))
 
     def steps_per_program(self) -> int | None:
@@ -166,7 +168,8 @@ class SessionState:
             self._sums = _take_epoch_sums(checkpoint.arrays)
             if self._first is not None:
                 self._check_first(meta, checkpoint.arrays, parts)
-            assign_arrays(self._variables(), checkpoint.arrays)
+            with self._model.execution.turns.take(alone=True):
+                assign_arrays(self._variables(), checkpoint.arrays)
             self.earlier = meta["earlier"]
             self._evaluation.restore(meta["evaluation"])
             if self._log is not None:

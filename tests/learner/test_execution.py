@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_tf.learner.execution import DENSE_STEPS, Execution, Steps, steps_in_a_call
+from nccl_tf.learner.execution import DENSE_STEPS, Execution, StepFunctions, steps_in_a_call
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.epochs import epoch_batches
 
@@ -65,7 +65,9 @@ def counting(adds_logs=False):
     def loop(step):
         return tf.function(lambda iterator: step(next(iterator)), autograph=False)
 
-    return Steps(step, lambda: {"count": count.value(), "total": total.value()}, loop, adds_logs)
+    return StepFunctions(
+        step, lambda: {"count": count.value(), "total": total.value()}, loop, adds_logs
+    )
 
 
 def batches(sizes):

@@ -143,9 +143,9 @@ def test_a_verb_of_another_thread_is_refused_until_the_first_one_ends():
 def test_the_steps_of_a_call_are_those_of_its_thread():
     execution, seen = Execution(), []
     execution.steps = 5
-    with execution.of(1):
+    with execution.calls_of(1):
         Other(lambda: seen.append(execution.steps)).ended()
-        with execution.of(2):
+        with execution.calls_of(2):
             seen.append(execution.steps)
         seen.append(execution.steps)
         execution.steps = 7
