@@ -169,7 +169,7 @@ MUTANTS = {
         "tests/learner/test_weights.py tests/learner/test_learner.py",
     ),
     "ER: scale of the stream's weights": Mutant(
-        "return with_mean_one(batch.weights)", "return batch.weights",
+        "with_mean_one(batch.weights) if self.execution.known.has_weights", "batch.weights if True",
         "tests/learner/test_weights.py",
     ),
     "dark replay: logits of other heads": Mutant(
@@ -232,7 +232,7 @@ MUTANTS = {
         "tests/learner/test_skipped_steps.py",
     ),
     "a skipped step moves statistics": Mutant(
-        "return [*learner.network.non_trainable_variables, *written]",
+        "return [*self._network.non_trainable_variables, *written]",
         "return written",
         "tests/learner/test_skipped_steps.py tests/learner/test_loss_scaling.py",
     ),
@@ -407,8 +407,8 @@ MUTANTS = {
         "self._values = dict(values)", "tests/arguments/test_captured.py",
     ),
     "a skipped step moves what layers assign": Mutant(
-        "return [*learner.network.non_trainable_variables, *written]",
-        "return list(learner.network.non_trainable_variables)",
+        "return [*self._network.non_trainable_variables, *written]",
+        "return list(self._network.non_trainable_variables)",
         "tests/learner/test_layers_with_state.py tests/learner/test_skipped_steps.py",
     ),
     "loggers: epochs begin anew": Mutant(

@@ -205,7 +205,8 @@ def vocabularies(network: keras.Model) -> list[int | None]:
 def _vocabulary(layer: Any, place: int) -> int | None:
     """The ids that a layer has rows for, of an input of its call."""
     if isinstance(layer, keras.Model):
-        sizes = vocabularies(layer)
+        # A model of a class of the user's has no inputs to look at.
+        sizes = vocabularies(layer) if getattr(layer, "inputs", None) else []
         return sizes[place] if place < len(sizes) else None
     # That of KerasHub adds positions to the rows of tokens.
     layer = getattr(layer, "token_embedding", layer)

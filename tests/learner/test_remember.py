@@ -55,7 +55,7 @@ def test_parts_of_any_size_are_traced_once():
     inputs, labels, *_ = examples()
     for size in (7, 3, 12):
         learner.remember(inputs[:size], labels[:size], batch_size=5)
-    assert learner._store.experimental_get_tracing_count() == 1
+    assert learner._base.remember.experimental_get_tracing_count() == 1
     kept = learner.memory.read_all().inputs
     given = np.concatenate([inputs[:size] for size in (7, 3, 12)])
     np.testing.assert_array_equal(kept, given)
