@@ -4,8 +4,12 @@ The public names, those of methods by their rows, are imported when first used, 
 nccl_tf`, and with it the command's help, does not wait for TensorFlow.
 """
 
-import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import sys
+import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nccl_tf.methods import registry as _registry
@@ -184,6 +188,36 @@ def _register_saved_classes() -> None:
         importlib.import_module("nccl_tf.saving").register_classes()
 
 
+class _AfterKeras(importlib.abc.MetaPathFinder):
+    """Registers the saved classes when somebody else than the package imports Keras, once.
+
+    The package's own modules may be half imported by then, and a run of the command wants the
+    module of its method alone.
+    """
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "keras":
+            return None
+        sys.meta_path.remove(self)
+        frame: types.FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").startswith("nccl_tf."):
+                return None
+            frame = frame.f_back
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            import_keras = spec.loader.exec_module
+
+            def import_and_register(module: types.ModuleType) -> None:
+                import_keras(module)
+                _register_saved_classes()
+
+            spec.loader.exec_module = import_and_register  # type: ignore[method-assign]
+        return spec
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOMES or name in _MODULES:
         module = importlib.import_module(_HOMES.get(name, f"nccl_tf.{name}"))
@@ -202,4 +236,7 @@ def __dir__() -> list[str]:
 
 
 # The command has not imported Keras, and goes on without waiting for TensorFlow.
-_register_saved_classes()
+if "keras" in sys.modules:
+    _register_saved_classes()
+else:
+    sys.meta_path.insert(0, _AfterKeras())

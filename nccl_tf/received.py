@@ -157,6 +157,11 @@ def check_not_ragged(values: Any, name: str) -> None:
         raise UserError(
             f"received sparse {name}: expected a dense array; take tf.sparse.to_dense(inputs)"
         )
+    if type(values).__module__.startswith("scipy.sparse"):
+        raise UserError(
+            f"received sparse {name} (a {kind} of SciPy): expected a dense array; take "
+            "inputs.toarray(), or a tf.data.Dataset whose batches are dense where that is too large"
+        )
 
 
 def _ragged_rows(name: str) -> UserError:

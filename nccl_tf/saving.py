@@ -45,6 +45,17 @@ def register_classes() -> None:
         method.learner_class()
 
 
+def unpickled(load: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """A learner out of a pickle, in a process that may have imported nothing else.
+
+    Args:
+        load: Keras's function that makes it.
+        arguments: Of that function.
+    """
+    register_classes()
+    return load(*arguments)
+
+
 def load_model(path: str | pathlib.Path, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Load a learner that `learner.save` wrote, by `keras.models.load_model` in safe mode.
 

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.sparse
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
@@ -71,6 +72,8 @@ def test_the_form_of_data(data, form):
         (RAGGED, "ragged"),
         (tf.data.Dataset.from_tensors(RAGGED), "ragged"),
         (tf.sparse.from_dense(X), "sparse"),
+        (scipy.sparse.csr_matrix(X), "sparse"),
+        ({"a": X, "b": scipy.sparse.coo_array(X)}, "sparse"),
     ],
 )
 def test_what_no_verb_takes_is_refused(data, said):

@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import pathlib
+import pickle
 import resource
 import subprocess
 import sys
@@ -10,12 +12,13 @@ import zipfile
 
 import h5py
 import keras
+import numpy as np
 import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.saving import load_model
-from tests.tiny import tiny_network
+from tests.tiny import IMAGE_SHAPE, tiny_network
 
 CODE = """
 import sys
@@ -59,6 +62,7 @@ def test_a_file_with_code_in_it_is_refused(tmp_path):
     "imports",
     [
         "import keras\nimport nccl_tf",
+        "import nccl_tf\nimport keras",
         "import nccl_tf\nnccl_tf.UserError, nccl_tf.NCCL\nimport keras",
     ],
 )
@@ -67,6 +71,31 @@ def test_keras_loads_a_learner_once_a_name_was_used(imports, learner_file):
     code = f"{imports}\nprint(type(keras.models.load_model({str(learner_file)!r})).__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split()[-1:] == ["DERpp"], done.stderr
+
+
+@pytest.mark.processes
+def test_a_pickled_learner_is_loaded_where_nothing_was_imported(tmp_path):
+    """As joblib, spawned processes and Ray have it: the same predictions, the same memory."""
+    images = np.random.default_rng(0).integers(0, 256, (16, *IMAGE_SHAPE), np.uint8)
+    learner = nccl_tf.DERpp(tiny_network(), nccl_tf.ReservoirMemory(8))
+    learner.compile(keras.optimizers.SGD(0.1))
+    learner.fit(images, np.arange(16) % 2, verbose=0)
+    (tmp_path / "learner.pickle").write_bytes(pickle.dumps(learner))
+    np.save(tmp_path / "images.npy", images)
+    code = (
+        "import pickle; learner = pickle.load(open('learner.pickle', 'rb'))\n"
+        "import numpy as np; images = np.load('images.npy')\n"
+        "np.savez('found.npz', of=learner.predict(images, verbose=0), kept="
+        "kept=learner.memory.read(8)[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(nccl_tf.__file__).parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = np.load(tmp_path / "found.npz")
+    np.testing.assert_array_equal(found["of"], learner.predict(images, verbose=0))
+    np.testing.assert_array_equal(found["kept"], learner.memory.read(8)[0])
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +240,7 @@ def test_a_packed_file_is_loaded(learner_file, tmp_path):
 @pytest.mark.processes
 def test_a_run_imports_its_own_method_alone():
     """Those of all methods, which a saved learner may name, take a tenth of a second."""
-    code = "import nccl_tf.cli, keras, sys, nccl_tf.experiment.run.seed, nccl_tf.methods.nccl"
+    code = "import nccl_tf.cli, sys, nccl_tf.experiment.run.seed, nccl_tf.methods.nccl"
     printed = subprocess.run(
         [sys.executable, "-c", f"{code}; print(*sys.modules)"],
         check=True, capture_output=True, text=True,

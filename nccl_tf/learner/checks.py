@@ -275,7 +275,7 @@ def check_labels(
     """
     if not isinstance(labels, (np.ndarray, tf.Tensor)):
         return
-    check_label_dtype(labels.dtype)
+    check_label_dtype(labels.dtype, labels)
     labels = np.asarray(labels).reshape(-1)
     counted = np.ones(labels.shape, bool)
     if weights is not None and np.size(weights) == labels.size:
@@ -343,11 +343,12 @@ def check_numbers(labels: Any, weights: Any, loss: Any, num_classes: int) -> Non
     check_labels(numbers, None, counted if kept is None else counted & kept, num_classes, None)
 
 
-def check_label_dtype(dtype: Any) -> None:
+def check_label_dtype(dtype: Any, labels: Any = None) -> None:
     """Check that labels are whole numbers.
 
     Args:
         dtype: Theirs, NumPy's or TensorFlow's.
+        labels: Their values, where the host has them.
 
     Raises:
         UserError: They are not.
@@ -359,6 +360,14 @@ def check_label_dtype(dtype: Any) -> None:
             "training and test examples together, with np.unique(labels, return_inverse=True)[1]"
         )
     if not (kind.is_integer or kind.is_bool):
+        # As integers they would be classes, the least number there is or 0.
+        missing = 0 if labels is None else int(np.sum(~np.isfinite(np.asarray(labels))))
+        if missing:
+            raise UserError(
+                f"received {missing} labels of dtype {kind.name} that are NaN or infinite, "
+                "expected whole class numbers: leave out the examples that have none, and then "
+                'make the labels integers again, labels.astype("int32")'
+            )
         raise UserError(
             f"received labels of dtype {kind.name}, expected whole class numbers: convert them "
             'with labels.astype("int32"), or name the loss that they are for in compile, such as '

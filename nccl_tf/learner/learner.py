@@ -1322,6 +1322,13 @@ class Learner(Core):
         finally:
             self.saves_memory = before
 
+    @alone
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What `pickle`, joblib and spawned processes make the learner of, in Keras's format."""
+        from nccl_tf.saving import unpickled  # which knows all methods, by their table
+
+        return unpickled, super().__reduce__()
+
     def check_saves(self) -> None:
         """Check that a saved learner can be loaded as the same one, as far as can be told.
 

@@ -13,6 +13,7 @@ X = np.zeros((6, *IMAGE_SHAPE), np.uint8)
 GOOD = np.array([0, 1, 0, 1, 0, 1])
 BAD = {
     "floats": (GOOD.astype(np.float32), "labels of dtype float32"),
+    "missing ones": (np.where(GOOD == 1, np.nan, GOOD), f"{(GOOD == 1).sum()} labels .* leave out"),
     "beyond int32": (GOOD.astype(np.int64) + 2**32, "label 4294967296"),
     "negative": (GOOD - 1, "label -1"),
     "beyond the head": (GOOD + 3, "label 4, expected class numbers from 0 to 3"),
