@@ -18,6 +18,8 @@ _MISSING = frozenset(("", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null
 """What stands for a missing value, in small letters; a label or a text may be called so."""
 _COMMAS = re.compile(r"[+-]?\d[\d.]*,[\d.,]*\d")
 _SEPARATORS = ",;\t"
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+"""What stands for a boolean, in small letters, as pandas reads it: True, TRUE and true are one."""
 
 
 class Table(NamedTuple):
@@ -113,7 +115,7 @@ def targets_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
             )  # fmt: skip
         return np.array(whole, np.int64)
     numbers = _numbers(table, name, may_be_names=True)
-    return np.array(cells, object) if numbers is None else numbers
+    return _texts(cells) if numbers is None else numbers
 
 
 def domains_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
@@ -141,11 +143,11 @@ def domains_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
     try:
         return np.array(cells, "datetime64[us]")
     except ValueError:
-        return np.array(cells, object)
+        return _texts(cells)
 
 
 def inputs_of(table: Table, names: Sequence[str]) -> np.ndarray:
-    """float32 [n, columns]; or one column of text, [n].
+    """float32 [n, columns], True and False as 1 and 0; or one column of text, [n].
 
     Raises:
         UserError: A cell is empty or no finite number.
@@ -169,6 +171,14 @@ def _names(cells: Sequence[str]) -> np.ndarray:
     return np.array([cell.strip() for cell in cells], object)
 
 
+def _texts(cells: Sequence[str]) -> np.ndarray:
+    """Texts as they are; booleans in one form, so that True, TRUE and true are one name."""
+    if not _are_booleans(cells):
+        return np.array(cells, object)
+    forms = {cell: cell.strip().capitalize() for cell in cells if not _is_missing(cell)}
+    return np.array([forms.get(cell, cell) for cell in cells], object)
+
+
 def _whole(cells: Sequence[str]) -> list[int] | None:
     """Whole numbers of any size; None where a cell is none."""
     try:
@@ -189,7 +199,8 @@ def _numbers(table: Table, name: str, may_be_names: bool = False) -> np.ndarray 
         UserError: Cells that are no finite numbers are missing, have commas, or are few.
     """
     cells = table.columns[name]
-    numbers = np.array(list(map(_number, cells)), np.float64)
+    read = _boolean if not may_be_names and _are_booleans(cells) else _number
+    numbers = np.array(list(map(read, cells)), np.float64)
     with np.errstate(over="ignore"):
         is_number = np.isfinite(numbers.astype(np.float32))
     wrong = np.flatnonzero(~is_number).tolist()
@@ -216,6 +227,17 @@ def _number(cell: str) -> float:
         return float(cell) if "_" not in cell else np.nan
     except ValueError:
         return np.nan
+
+
+def _boolean(cell: str) -> float:
+    """1 for True and 0 for False, NaN for a missing one."""
+    return _BOOLEANS.get(cell.strip().lower(), np.nan)
+
+
+def _are_booleans(cells: Sequence[str]) -> bool:
+    """Whether all cells that are not missing are True or False."""
+    found = {cell.strip().lower() for cell in cells} - _MISSING
+    return bool(found) and found <= _BOOLEANS.keys()
 
 
 def _is_missing(cell: str) -> bool:

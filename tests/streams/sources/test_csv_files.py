@@ -165,3 +165,25 @@ def test_a_table_in_order_of_time_holds_out_the_end_of_each_window(tmp_path):
     for number, task in enumerate(stream):
         assert sorted(task.train.inputs[:, 0]) == list(range(20 * number, 20 * number + 16))
         assert sorted(task.test.inputs[:, 0]) == list(range(20 * number + 16, 20 * number + 20))
+
+
+def test_true_and_false_are_numbers_as_in_a_frame(tmp_path):
+    """Columns of pandas's `get_dummies`; R writes TRUE, and others true."""
+    read = table(tmp_path, "a,b,c\nTrue,1.5,FALSE\nFalse,2,TRUE\nTrue,0, true\n")
+    expected = [[1, 1.5, 0], [0, 2, 1], [1, 0, 1]]
+    assert inputs_of(read, ["a", "b", "c"]).tolist() == expected
+    assert inputs_of(read, ["a"]).tolist() == [[1], [0], [1]]
+
+
+def test_a_missing_boolean_is_named_by_its_row_and_column(tmp_path):
+    read = column(tmp_path, ["True", "NA", "False", "False"])
+    with pytest.raises(UserError, match=r"row 3 of the column 'a' .*'NA', which is missing"):
+        inputs_of(read, ["a", "0"])
+
+
+def test_true_is_one_name_however_it_is_written(tmp_path):
+    for read_column in (targets_of, domains_of):
+        found = read_column(column(tmp_path, ["True", "FALSE", "TRUE", "true "]), "a")
+        assert found.tolist() == ["True", "False", "True", "True"]
+        of_texts = column(tmp_path, ["true", "false", "perhaps"])
+        assert read_column(of_texts, "a").tolist() == ["true", "false", "perhaps"]
