@@ -179,6 +179,11 @@ class HeadGrowth:
                 f"received a network whose last layer {head.name!r} has LoRA enabled, with "
                 f"adapters of {self._learner.num_classes} outputs: leave LoRA out of the last layer"
             )
+        if mode := getattr(head, "quantization_mode", None):
+            raise UserError(
+                f"received a network whose last layer {head.name!r} is quantized to {mode}, which "
+                "cannot grow: leave the last layer out of quantize"
+            )
         return head
 
 

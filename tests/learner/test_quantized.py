@@ -66,3 +66,13 @@ def test_adapters_on_int8_are_trained_and_a_file_goes_on_to_the_bit(make, tmp_pa
     again.load_adapters(tmp_path / "adapters.npz")
     outputs = [each.network.predict(X, verbose=0) for each in (learner, again)]
     np.testing.assert_array_equal(*outputs)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_head_cannot_grow(mode):
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), keras.layers.Dense(2)])
+    network.layers[-1].quantize(mode)
+    model = nccl_tf.Finetune(network)
+    with pytest.raises(nccl_tf.UserError, match=f"is quantized to {mode}"):
+        model.add_classes(1)
+    assert model.num_classes == 2
