@@ -343,7 +343,9 @@ def numbers64(run: Run, xla: bool) -> np.ndarray:
 
 
 def machine() -> str:
-    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    info = (
+        Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
+    )
     cpu = re.findall(r"^(?:model name|cpu family|model|stepping)\s*: (.*)$", info, re.M)[:4]
     return f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {' '.join(cpu)}, one thread"
 
@@ -375,7 +377,7 @@ def main() -> int:
     usual = FOLDER / ("float64.npz" if asked.float64 else "digests.json")
     path, stored = Path(asked.write or asked.compare or usual), None
     if asked.write is None:
-        stored = np.load(path) if asked.float64 else json.loads(path.read_text())
+        stored = np.load(path) if asked.float64 else json.loads(path.read_text(encoding="utf-8"))
         print(f"stored: {stored['machine']}")
     print(f"here: {machine()}, {nccl_tf.__file__}")
     runs = all_runs()
@@ -403,7 +405,7 @@ def main() -> int:
             print("".join(f"  {line}\n" for line in lines), end="", flush=True)
             count += len(lines)
         elif not asked.float64:
-            path.write_text(json.dumps(found, indent=1) + "\n")
+            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if stored is None and asked.float64:
         np.savez_compressed(path, **found)
     print(f"{count or 'no'} differences, {time.process_time():.0f} s of a processor")

@@ -18,7 +18,7 @@ def count_cores() -> int:
 def free_memory() -> int:
     """Bytes that new processes can use without swapping."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         amounts = {name: int(rest.split()[0]) for name, rest in (x.split(":") for x in lines)}
         return 1024 * amounts["MemAvailable"]
     except (OSError, KeyError, ValueError):

@@ -442,7 +442,7 @@ def first_failure(root: Path, tests: str) -> str | None:
     Raises:
         RuntimeError: They do not run.
     """
-    with tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         child = os.fork()
         if not child:
             for stream in (1, 2):

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_type_checkers_see_every_public_name():
-    tree = ast.parse(Path(nccl_tf.__file__).read_text())
+    tree = ast.parse(Path(nccl_tf.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If) and "TYPE" in ast.dump(node))
     seen = {name.asname: node.module for node in block.body for name in node.names}
     assert seen == nccl_tf._HOMES | dict.fromkeys(nccl_tf._MODULES, "nccl_tf")

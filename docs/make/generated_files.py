@@ -13,7 +13,7 @@ def read_text(path: Path) -> str:
         UserError: The file cannot be read.
     """
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path} ({error}): expected a text file") from error
 

@@ -59,14 +59,15 @@ def forget_epochs(callbacks: Sequence[keras.callbacks.Callback], epochs: int) ->
         path = Path(logger.filename)
         if not path.exists():
             continue
-        header, *rows = path.read_text().splitlines(keepends=True) or [""]
-        numbers = [row.partition(logger.sep)[0] for row in rows]
+        # As bytes: Keras writes in the encoding and with the ends of lines of the system.
+        header, *rows = path.read_bytes().splitlines(keepends=True) or [b""]
+        numbers = [row.partition(logger.sep.encode())[0] for row in rows]
         kept = [
             row for row, number in zip(rows, numbers, strict=True)
-            if number.isdigit() and int(number) < epochs and row.endswith("\n")
+            if number.isdigit() and int(number) < epochs and row.endswith(b"\n")
         ]  # fmt: skip
         with replaced(path) as temporary:
-            temporary.write_text("".join([header, *kept]))
+            temporary.write_bytes(b"".join([header, *kept]))
 
 
 def _later(verb: Callable[..., None], epochs: int, epoch: int, logs: Any = None) -> None:

@@ -40,7 +40,7 @@ class StopAfter(keras.callbacks.Callback):
 
 
 def rows(path: Path) -> list[list[str]]:
-    return [line.split(",") for line in path.read_text().splitlines()]
+    return [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def steps(path: Path) -> list[int]:

@@ -77,8 +77,10 @@ def test_help_imports_neither_tensorflow_nor_numpy():
 
 def test_flag_files_stand_where_they_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("a.flags").write_text("--batch_size=1\n//no flag\n\n--flagfile=b.flags\n--epochs=2\n")
-    Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n")
+    Path("a.flags").write_text(
+        "--batch_size=1\n//no flag\n\n--flagfile=b.flags\n--epochs=2\n", encoding="utf-8"
+    )
+    Path("b.flags").write_text("--batch_size=2\n--epochs=3\r\n", encoding="utf-8")
     argv = ("--batch_size=9", "--flagfile", "a.flags", "train", "--epochs=5")
     words, values, in_files = parsed(*argv)
     assert (words, values["batch_size"], values["epochs"]) == (["train"], 2, 5)
@@ -91,10 +93,10 @@ def test_flag_files_stand_where_they_are_named(tmp_path, monkeypatch):
 def test_flag_files_that_name_each_other_end(tmp_path, monkeypatch):
     """A circle, and a chain of 2,000."""
     monkeypatch.chdir(tmp_path)
-    Path("circle").write_text("--epochs=2\n--flagfile=circle\n")
+    Path("circle").write_text("--epochs=2\n--flagfile=circle\n", encoding="utf-8")
     assert parsed("--flagfile=circle")[1]["epochs"] == 2
     for number in range(2000):
-        Path(str(number)).write_text(f"--flagfile={number + 1}\n")
+        Path(str(number)).write_text(f"--flagfile={number + 1}\n", encoding="utf-8")
     with pytest.raises(UserError):
         parsed("--flagfile=0")
 

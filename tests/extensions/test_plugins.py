@@ -83,7 +83,7 @@ def test_a_run_by_name_notes_the_plugin_and_is_reported(plugin, command):
     assert record["settings"]["hyperparameters"] == {"rate_scale": 0.25}
     assert "Scaled method" in command("tables", *flags)[1]
     assert command("report", *flags, "--report_dir=report")[0] == 0
-    assert "Scaled method" in Path("report/report.html").read_text()
+    assert "Scaled method" in Path("report/report.html").read_text(encoding="utf-8")
     text = " ".join(command("--helpfull", f"--plugin={plugin}")[1].split())
     assert "--rate_scale" in text and "; of scaled [" in text
 

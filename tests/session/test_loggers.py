@@ -4,6 +4,7 @@ import keras
 import pytest
 
 import nccl_tf
+from nccl_tf.session.loggers import forget_epochs
 from tests.session.test_backup import Kill, Killed
 from tests.session.test_learn import again, tiny_stream
 from tests.tiny import scalars
@@ -74,3 +75,11 @@ def test_other_callbacks_count_the_epochs_of_each_task(tmp_path):
     count = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: seen.append(epoch))
     learn(tmp_path, loggers=[count])
     assert seen == [0, 1, 0, 1]
+
+
+def test_a_log_in_another_encoding_keeps_its_bytes(tmp_path):
+    """Keras writes as the system does, such as cp1252 with its ends of lines on Windows."""
+    header, first, second = "epoch,müde\r\n".encode("cp1252"), b"0,0.5\r\n", b"1,0.25\r\n"
+    (tmp_path / "log.csv").write_bytes(header + first + second)
+    forget_epochs([keras.callbacks.CSVLogger(tmp_path / "log.csv")], 1)
+    assert (tmp_path / "log.csv").read_bytes() == header + first

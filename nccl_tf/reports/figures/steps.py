@@ -39,7 +39,7 @@ def read_steps(path: Path, names: Collection[str] | None = None) -> dict[str, np
         UserError: The file cannot be read, or is no such table.
     """
     try:
-        with path.open(newline="") as text:
+        with path.open(encoding="utf-8", newline="") as text:
             return _columns(csv.reader(text), names)
     except (OSError, ValueError, csv.Error) as error:
         reason = one_line(str(error))  # It may cite a cell, of any length.

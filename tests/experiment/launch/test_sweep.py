@@ -143,7 +143,7 @@ def test_each_winner_is_the_best_of_all_that_was_tried(tmp_path, command):
         seen, last = out.splitlines()[-2:]
         path = Path(seen.removeprefix("see "))
         assert last.startswith("to train the winner: ") and last.endswith(f" --flagfile={path}")
-        return path, path.read_text(), out
+        return path, path.read_text(encoding="utf-8"), out
 
     first, text, _ = sweep("40,60", (0.87, 0.5))
     assert "--memory=40" in text and "best of 2 points" in text

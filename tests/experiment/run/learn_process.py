@@ -32,7 +32,9 @@ def main(name: str, backup_dir: str, result: str) -> None:
         learner, stream, batch_size=10, epochs=epochs, verbose=0,
         backup_dir=backup_dir, backup_every=0.2,
     )  # fmt: skip
-    Path(result).write_text(f"{state_sha256(learner.state_variables)}\n{learned.matrix.tolist()}")
+    Path(result).write_text(
+        f"{state_sha256(learner.state_variables)}\n{learned.matrix.tolist()}", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ def test_what_is_no_list_is_refused(tmp_path, content, said):
 
 def write(path, header, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="") as file:
+    with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
 
 
