@@ -85,7 +85,7 @@ def test_a_pickled_learner_is_loaded_where_nothing_was_imported(tmp_path):
     code = (
         "import pickle; learner = pickle.load(open('learner.pickle', 'rb'))\n"
         "import numpy as np; images = np.load('images.npy')\n"
-        "np.savez('found.npz', of=learner.predict(images, verbose=0), kept="
+        "np.savez('found.npz', of=learner.predict(images, verbose=0), "
         "kept=learner.memory.read(8)[0])"
     )
     done = subprocess.run(
