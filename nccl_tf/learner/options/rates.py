@@ -41,11 +41,8 @@ class Rates(Option):
                     f"received the rate {factor!r} of {name!r}, expected a finite factor from 0"
                 )
         self.rates = dict(rates)
-        self._factors = [
-            (variable, factor)
-            for variable in network.trainable_variables
-            if (factor := self._factor_of(variable)) is not None
-        ]
+        found = [(variable, self._factor_of(variable)) for variable in network.trainable_variables]
+        self._factors = [(variable, share) for variable, share in found if share is not None]
         for name in self.rates:
             if not any(_fits(name, v) for v in network.trainable_variables):
                 paths = ", ".join(v.path for v in network.trainable_variables[:5])
