@@ -315,10 +315,14 @@ def inputs_of(layers: Sequence[keras.layers.Layer]) -> Iterator[list[list[tf.Ten
 
         return tap
 
+    before = [vars(layer).get("call") for layer in layers]
     for layer, seen in zip(layers, found, strict=True):
         object.__setattr__(layer, "call", tapped(layer.call, seen))
     try:
         yield found
     finally:
-        for layer in layers:
-            object.__delattr__(layer, "call")
+        for layer, own in zip(layers, before, strict=True):
+            if own is None:
+                object.__delattr__(layer, "call")
+            else:
+                object.__setattr__(layer, "call", own)

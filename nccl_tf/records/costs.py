@@ -42,8 +42,9 @@ def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bo
     if settings.memory and (earlier or None in (settings.memory_capacity, _draw(method, settings))):
         return None
     examples = settings.examples_per_task
+    examples = examples or task_steps[0] * settings.batch_size // settings.epochs
     own = {row.name: numbers.get(row.name, row.default) for row in method.hyperparameters}
-    return rows_passed(
+    passed = rows_passed(
         method,
         Work(
             task_steps,
@@ -51,11 +52,14 @@ def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bo
             _draw(method, settings) or 0,
             settings.memory,
             _slots(settings),
-            examples or task_steps[0] * settings.batch_size // settings.epochs,
+            examples,
             own,
             convolves,
         ),
     )
+    if passed is None or settings.alignment is None:
+        return passed
+    return passed + examples * len(task_steps)  # Its pass at the end of each task.
 
 
 def _slots(settings: Settings) -> int:

@@ -178,7 +178,9 @@ def test_a_file_within_a_task_goes_on_to_the_bit(tmp_path):
 
 def test_a_record_names_what_is_not_by_default():
     made = learner(alignment=nccl_tf.Alignment(1, 8, "class", logit_norm=None))
-    settings = nccl_tf.learn(made, stream(), batch_size=20, verbose=0).run.settings
+    run = nccl_tf.learn(made, stream(), batch_size=20, verbose=0).run
+    settings = run.settings
+    assert run.measured["examples_passed"] == 2 * len(LABELS)  # Once learned, once measured.
     assert settings.alignment == "class"
     own = {k: v for k, v in settings.hyperparameters.items() if k.startswith("alignment")}
     assert own == {"alignment_epochs": 1, "alignment_drawn": 8, "alignment_logit_norm": "none"}
