@@ -175,15 +175,28 @@ def _check_objects(path: str | pathlib.Path, config: bytes, arrays: int) -> None
     """
     count = 0
 
-    def add(found: dict[str, Any]) -> None:
+    def add(found: dict[str, Any]) -> dict[str, Any]:
         nonlocal count
         count += "class_name" in found
+        for node in found.get("inbound_nodes") or ():
+            if not _is_called_on_tensors(node):
+                raise UserError(
+                    f"the configuration in the model {path} calls a layer on numbers alone, which "
+                    "Keras would compute while it loads, expected calls on the network's tensors: "
+                    "get the file again"
+                )
+        if any(_is_stft(value) for key, value in found.items() if key.endswith("initializer")):
+            raise UserError(
+                f"the configuration in the model {path} has the initializer STFT, whose window of "
+                "any length would be computed while it loads: save a network with another one"
+            )
         thresholds = found.get("num_thresholds")
         if isinstance(thresholds, (int, float)) and thresholds > MOST_THRESHOLDS:
             raise UserError(
                 f"the configuration in the model {path} asks for a metric of {thresholds:,} "
                 f"thresholds, expected {MOST_THRESHOLDS:,} at most: get the file again"
             )
+        return found
 
     json.loads(config, object_hook=add)
     most = FEW_OBJECTS + MOST_OBJECTS * arrays
@@ -193,6 +206,27 @@ def _check_objects(path: str | pathlib.Path, config: bytes, arrays: int) -> None
             f"its weights have {arrays:,} arrays, expected {most:,} objects at most: get the file "
             "again"
         )
+
+
+def _is_called_on_tensors(node: Any) -> bool:
+    """Whether a call in the configuration of a network has a tensor of it among its arguments."""
+    if not isinstance(node, dict):  # of a version of Keras whose files end in .h5
+        return False
+    return _has_tensor(node.get("args")) or _has_tensor(node.get("kwargs"))
+
+
+def _has_tensor(value: Any) -> bool:
+    """Whether Keras finds a tensor of the network in an argument: itself, or in lists and dicts."""
+    if isinstance(value, dict):
+        if "class_name" in value:
+            return value["class_name"] == "__keras_tensor__"
+        value = list(value.values())
+    return isinstance(value, list) and any(map(_has_tensor, value))
+
+
+def _is_stft(initializer: Any) -> bool:
+    name = initializer.get("class_name") if isinstance(initializer, dict) else initializer
+    return isinstance(name, str) and name.lower().startswith("stft")
 
 
 def _sizes_of_arrays(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> list[int]:

@@ -155,7 +155,59 @@ def with_many_thresholds(content):
     return json.dumps(config).encode()
 
 
+def of_config(change):
+    """A change of the configuration in a file."""
+
+    def changed(content):
+        config = json.loads(content)
+        change(config["config"])
+        return json.dumps(config).encode()
+
+    return changed
+
+
+def with_a_call(kind, arguments, **options):
+    """A configuration with one more layer in the network, called on these arguments."""
+
+    def change(config):
+        config["network"]["config"]["layers"].append(
+            {
+                "module": "keras.layers",
+                "class_name": kind,
+                "name": "bomb",
+                "config": {"name": "bomb", **options},
+                "registered_name": None,
+                "inbound_nodes": arguments,
+            }
+        )
+
+    return of_config(change)
+
+
+CONSTANT = {"class_name": "__tensor__", "config": {"value": [[[1.0]]], "dtype": "float32"}}
+HIDDEN = {
+    "class_name": "__slice__",
+    "config": {"start": {"class_name": "__keras_tensor__"}, "stop": None, "step": None},
+}
+CALLS = {
+    "constant": with_a_call("ZeroPadding1D", [{"args": [CONSTANT]}], padding=10**8),
+    "keyword": with_a_call("ZeroPadding1D", [{"kwargs": {"inputs": CONSTANT}}], padding=10**8),
+    "number": with_a_call("CategoryEncoding", [{"args": [[1]], "kwargs": {}}], num_tokens=10**8),
+    "tensor in a slice": with_a_call(
+        "ZeroPadding1D", [{"args": [CONSTANT, HIDDEN], "kwargs": {}}], padding=10**8
+    ),
+    "nothing": with_a_call("ZeroPadding1D", [[]], padding=10**8),
+}
+
+
+def with_stft(identifier):
+    return with_a_call("Conv1D", [], filters=1, kernel_size=10**8, kernel_initializer=identifier)
+
+
 BOMBS = {
+    **{name: ("config.json", change, "on numbers alone") for name, change in CALLS.items()},
+    "stft": ("config.json", with_stft("stft"), "the initializer STFT"),
+    "stft object": ("config.json", with_stft({"class_name": "STFT"}), "the initializer STFT"),
     "thresholds": ("config.json", with_many_thresholds, "asks for a metric of 1,000,000,000"),
     "layers": ("config.json", with_many_layers, r"names 10,\d+ layers"),
     "zeros": ("config.json", lambda content: content + b" " * 2**27, "unpacks to"),
@@ -173,17 +225,6 @@ def test_a_small_file_that_stands_for_much_is_refused_before_keras_opens_it(
     monkeypatch.setattr(keras.models, "load_model", lambda *_, **__: pytest.fail("opened"))
     with pytest.raises(UserError, match=said):
         load_model(path)
-
-
-def of_config(change):
-    """A change of the configuration in a file."""
-
-    def changed(content):
-        config = json.loads(content)
-        change(config["config"])
-        return json.dumps(config).encode()
-
-    return changed
 
 
 def widen(config):
@@ -212,6 +253,18 @@ def test_a_configuration_that_asks_for_far_more_than_the_weights_is_not_built(
         load_model(path)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * 1024 < 300e6
+
+
+def test_a_network_that_computes_with_constants_is_loaded(tmp_path):
+    """Keras keeps them as arguments beside a tensor of the network."""
+    inputs = keras.Input((6,))
+    hidden = keras.ops.concatenate([inputs, keras.ops.multiply(inputs, np.arange(6.0))])
+    network = keras.Model(inputs, keras.layers.Dense(3)(hidden + 1))
+    learner = nccl_tf.Finetune(network)
+    learner.save(tmp_path / "learner.keras")
+    rows = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
+    again = load_model(tmp_path / "learner.keras")
+    np.testing.assert_array_equal(again(rows), learner(rows))
 
 
 BROKEN = {
