@@ -22,6 +22,9 @@ _LAYERS = "adapters"
 _NAMES = "names"
 _BASE = "base"
 _ENDING = ".npz"
+_MOST_TEXT = 2**26
+"""Bytes of a text: the names of 200,000 weights have so many."""
+_AS_SAVED = "build the network, enable its adapters and freeze its layers as where they were saved"
 
 
 def adapted(network: keras.Model) -> list[tuple[int, keras.layers.Layer]]:
@@ -124,38 +127,102 @@ def save_adapters(network: keras.Model, path: Any) -> None:
 
 
 def load_adapters(network: keras.Model, path: Any) -> bool:
-    """Read what `save_adapters` wrote into a network with the same adapters.
+    """Read what `save_adapters` wrote, or somebody else, into a network with the same adapters.
 
     Returns:
         Whether the frozen weights are those that the adapters were trained beside.
 
+    The network is as it was where it raises.
+
     Raises:
-        UserError: The file cannot be read, or is of other adapters.
+        UserError: The file cannot be read, is of other adapters, or has NaN or infinity.
     """
     path = _checked_path(path)
     layers, trained = _checked(network), network.trainable_variables
     try:
-        with open_regular(path) as file, np.load(file, allow_pickle=False) as saved:  # noqa: TID251
-            found = json.loads(str(saved[_LAYERS]))
-            names = json.loads(str(saved[_NAMES]))
-            base = str(saved[_BASE])
-            arrays = [saved[f"{i:04d}"] for i in range(len(names))]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        with open_regular(path) as file, zipfile.ZipFile(file) as saved:
+            found = json.loads(_text(saved, _LAYERS))
+            names = json.loads(_text(saved, _NAMES))
+            base = _text(saved, _BASE)
+            if found != layers or not isinstance(names, list) or len(names) != len(trained):
+                raise UserError(
+                    "received adapters of other layers, of another rank or with other trained "
+                    f"weights, for a network with {len(layers)} layers with adapters and "
+                    f"{len(trained)} trained weights: {_AS_SAVED}"
+                )
+            for i, variable in enumerate(trained):
+                _check_form(saved, i, variable)
+            arrays = [_array(saved, i, variable) for i, variable in enumerate(trained)]
+    except UserError:
+        raise
+    except Exception as error:  # A broken file can raise any.
         raise UserError(
             f"cannot read the adapters {path} ({type(error).__name__}): expected a file that "
             "learner.save_adapters has written"
         ) from error
-    shapes = [array.shape for array in arrays]
-    if found != layers or shapes != [tuple(v.shape) for v in trained]:
-        raise UserError(
-            f"received adapters of {len(found)} layers with {len(names)} trained weights, such as "
-            f"{names[0]}, for a network with {len(layers)} such layers and {len(trained)} trained "
-            "weights, or of another rank: build the network, enable its adapters and freeze its "
-            "layers as where they were saved"
-        )
     for variable, array in zip(trained, arrays, strict=True):
         variable.assign(array)
     return base == _digest(network)
+
+
+def _check_form(saved: zipfile.ZipFile, number: int, variable: keras.Variable) -> None:
+    """Check by the header of an array, before it is read, that it is a value of the variable.
+
+    Raises:
+        UserError: It has another shape or dtype.
+    """
+    with saved.open(f"{number:04d}.npy") as part:
+        shape, dtype = _header(part)
+    expected = _dtype(variable)
+    # NumPy writes dtypes that it does not know, such as bfloat16, as bytes without a name.
+    same = dtype == expected or (expected.kind == "V" and dtype == f"V{expected.itemsize}")
+    if shape != tuple(variable.shape) or not same:
+        raise UserError(
+            f"received adapters with {shape} {dtype} as the weight {variable.path}, expected "
+            f"{tuple(variable.shape)} {expected}: {_AS_SAVED}"
+        )
+
+
+def _array(saved: zipfile.ZipFile, number: int, variable: keras.Variable) -> np.ndarray:
+    """An array whose form is checked.
+
+    Raises:
+        UserError: It has NaN or infinity.
+    """
+    with saved.open(f"{number:04d}.npy") as part:
+        array = np.lib.format.read_array(part, allow_pickle=False).view(_dtype(variable))
+    if not np.isfinite(array).all():
+        raise UserError(
+            f"received adapters with NaN or infinity in the weight {variable.path}, expected "
+            "finite numbers: get the file again"
+        )
+    return array
+
+
+def _text(saved: zipfile.ZipFile, name: str) -> str:
+    """A text of a file.
+
+    Raises:
+        ValueError: It is none, or longer than the texts of a network are.
+    """
+    with saved.open(f"{name}.npy") as part:
+        shape, dtype = _header(part)
+    if shape != () or dtype.kind != "U" or dtype.itemsize > _MOST_TEXT:
+        raise ValueError(f"{name} is no text")
+    with saved.open(f"{name}.npy") as part:
+        return str(np.lib.format.read_array(part, allow_pickle=False))
+
+
+def _header(part: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of an array in a file."""
+    if np.lib.format.read_magic(part) != (1, 0):
+        raise ValueError("another format of arrays")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(part)
+    return shape, dtype
+
+
+def _dtype(variable: keras.Variable) -> np.dtype:
+    return np.dtype(keras.backend.standardize_dtype(variable.dtype))
 
 
 def _forms(network: keras.Model) -> list[list[Any]]:

@@ -1473,7 +1473,8 @@ class Learner(Core):
             path: Of the file.
 
         Raises:
-            UserError: It cannot be read, or is of adapters of other layers or another rank.
+            UserError: It cannot be read, is of adapters of other layers, another rank or another
+                dtype, or has NaN or infinity. The network is as it was then.
         """
         self._check_may_be("loaded")
         if not adapters.load_adapters(self.network, path):

@@ -155,7 +155,7 @@ def translate_misfit(what: str, advice: str) -> Iterator[None]:
 
 
 def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Assign saved values to variables.
+    """Assign saved values to variables, to all or to none.
 
     Raises:
         ValueError: The names or a shape differ, so the checkpoint is of another program.
@@ -169,6 +169,7 @@ def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
                 f"the checkpoint has {name} of shape {arrays[name].shape}, the learner of "
                 f"{tuple(variable.shape)}"
             )
+    for name, variable in variables.items():
         variable.assign(arrays[name])
 
 

@@ -1,6 +1,8 @@
 """Adapters (LoRA): learned, saved beside their base, and sent alone."""
 
 import copy
+import io
+import zipfile
 
 import keras
 import numpy as np
@@ -185,6 +187,93 @@ def test_adapters_that_do_not_fit_are_refused(tmp_path):
     for broken in (path, tmp_path / "missing.npz"):
         with pytest.raises(nccl_tf.UserError, match="cannot read the adapters"):
             made.load_adapters(broken)
+
+
+def of_form(shape, dtype):
+    """An array's header without its data."""
+    file = io.BytesIO()
+    header = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file.getvalue()
+
+
+def as_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def last_of(change):
+    """A change of the last array alone."""
+    return lambda parts: {max(n for n in parts if n[0] == "0"): as_bytes(change(_last(parts)))}
+
+
+def _last(parts):
+    name = max(name for name in parts if name[0] == "0")
+    return np.lib.format.read_array(io.BytesIO(parts[name]))
+
+
+FORGED = {
+    "no names": lambda parts: {"names.npy": as_bytes(np.array("[]"))},
+    "names of a number": lambda parts: {"names.npy": as_bytes(np.array("5"))},
+    "names of objects": lambda parts: {"names.npy": as_bytes(np.array("{}"))},
+    "deep names": lambda parts: {"names.npy": as_bytes(np.array("[" * 100_000))},
+    "numbers for names": lambda parts: {"names.npy": as_bytes(np.zeros(3))},
+    "long names": lambda parts: {"names.npy": of_form((), "<U500000000")},
+    "adapters of nothing": lambda parts: {"adapters.npy": as_bytes(np.array("null"))},
+    "an empty part": lambda parts: {"base.npy": b""},
+    "a large array": lambda parts: {"0000.npy": of_form((10**6, 10**6), "<f4")},
+    "text": last_of(lambda array: np.full(array.shape, "text")),
+    "complex": last_of(lambda array: array + 1j),
+    "dates": last_of(lambda array: np.zeros(array.shape, "M8[s]")),
+    "records": last_of(lambda array: np.zeros(array.shape, [("a", "f4")])),
+    "bool": last_of(lambda array: array > 0),
+    "double": last_of(lambda array: np.full(array.shape, 1e300)),
+    "NaN": last_of(lambda array: array * np.float32("nan")),
+    "infinity": last_of(lambda array: array + np.float32("inf")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_forged_adapters_are_refused_and_change_no_weight(forged, tmp_path):
+    made = learner()
+    made.fit(X, Y, verbose=0)
+    made.save_adapters(tmp_path / "adapters.npz")
+    with zipfile.ZipFile(tmp_path / "adapters.npz") as saved:
+        parts = {name: saved.read(name) for name in saved.namelist()}
+    with zipfile.ZipFile(tmp_path / "forged.npz", "w") as file:
+        for name, content in (parts | FORGED[forged](parts)).items():
+            file.writestr(name, content)
+    received = learner(net=network(seed=2))
+    before = state(received)
+    with pytest.raises(nccl_tf.UserError, match="adapters"):
+        received.load_adapters(tmp_path / "forged.npz")
+    assert_same(state(received), before)
+
+
+@pytest.mark.parametrize("content", [b"", as_bytes(np.zeros(3))])
+def test_what_is_no_file_of_adapters_is_refused(content, tmp_path):
+    (tmp_path / "adapters.npz").write_bytes(content)
+    with pytest.raises(nccl_tf.UserError, match="cannot read the adapters"):
+        learner().load_adapters(tmp_path / "adapters.npz")
+
+
+def test_adapters_of_a_shorter_float_are_sent(tmp_path):
+    """NumPy has no name for its dtype."""
+
+    def made(seed):
+        keras.utils.set_random_seed(seed)
+        dense = keras.layers.Dense(4, dtype="bfloat16")
+        net = keras.Sequential([keras.Input((3,)), dense])
+        dense.enable_lora(2)
+        dense.lora_kernel_b.assign(keras.random.normal((2, 4), seed=seed))
+        return learner(net=net)
+
+    sender, received = made(0), made(1)
+    sender.save_adapters(tmp_path / "adapters.npz")
+    received.load_adapters(tmp_path / "adapters.npz")
+    trained = [made.network.trainable_variables for made in (sender, received)]
+    assert_same(*map(values, trained))
 
 
 def test_a_backbone_of_keras_hub_with_adapters_goes_on_to_the_bit(tmp_path):

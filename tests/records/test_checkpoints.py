@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -116,6 +117,13 @@ def test_arrays_of_another_program_are_refused():
         assign_arrays({"a": Variable(())}, {"a": np.zeros(()), "b": np.zeros(())})
     with pytest.raises(ValueError, match="of shape"):
         assign_arrays({"a": Variable((2,))}, {"a": np.zeros(3)})
+
+
+def test_a_checkpoint_that_does_not_fit_changes_nothing():
+    first, second = keras.Variable([1.0]), keras.Variable([2.0])
+    with pytest.raises(ValueError, match="of shape"):
+        assign_arrays({"a": first, "b": second}, {"a": np.zeros(1), "b": np.zeros(2)})
+    assert first.numpy() == [1.0]
 
 
 def test_that_none_is_whole_is_said(tmp_path, caplog):
