@@ -48,6 +48,12 @@ def relu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
     return [tf.where(ins[1] > 0, ins[0], tf.zeros_like(ins[0]))]
 
 
+@replaces("Relu6Grad")
+def relu6_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back where the relu is above 0 and below 6."""
+    return [tf.where((ins[1] > 0) & (ins[1] < 6), ins[0], tf.zeros_like(ins[0]))]
+
+
 @replaces("ArgMax")
 def arg_max(op: Any, ins: Sequence[Any]) -> list[Any] | None:
     """The first largest entry, of int64 too, in the dtype that was asked for."""
@@ -283,6 +289,10 @@ def key_and_counter(op: Any, ins: Sequence[Any]) -> list[Any]:
     return list(words.key_and_counter(ins[0]))
 
 
+_PHILOX = 1, 3
+"""By its name, and as TensorFlow's own choice, which it is on processors."""
+
+
 @replaces("StatelessRandomUniformFullIntV2", "StatelessRandomUniformV2")
 def draws(op: Any, ins: Sequence[Any]) -> list[Any]:
     """Draws of Philox: integers of all bits, or float32 in [0, 1).
@@ -291,7 +301,7 @@ def draws(op: Any, ins: Sequence[Any]) -> list[Any]:
         UnsupportedError: They are of another dtype, or by another generator.
     """
     wanted, key, counter = op.get_attr("dtype"), ins[1], ins[2]
-    if not isinstance(key, Words) or int(static(ins[3], op)) != 1:
+    if not isinstance(key, Words) or int(static(ins[3], op)) not in _PHILOX:
         raise UnsupportedError(op, "by another generator than Philox")
     is_float = op.type == "StatelessRandomUniformV2"
     if wanted not in ((tf.float32,) if is_float else (tf.uint32, tf.uint64, tf.int32, tf.int64)):

@@ -81,6 +81,21 @@ def test_a_relu_passes_what_flows_back_where_it_is_above_zero():
     np.testing.assert_allclose(wanted[:3], [0, 0, 0.75])
 
 
+def test_a_relu_with_an_end_passes_what_is_between():
+    wanted = agrees(gradient_of(tf.nn.relu6), np.array([-1, 0, 2, 6, 7], np.float32))
+    assert np.flatnonzero(wanted).tolist() == [2]
+
+
+def test_dropout_draws_as_in_keras():
+    lite = Lite(
+        lambda a0: tf.nn.experimental.stateless_dropout(a0, 0.3, seed=[3, 4]),
+        tf.TensorSpec([50], tf.float32),
+    )
+    ones = np.ones(50, np.float32)
+    wanted = tf.nn.experimental.stateless_dropout(ones, 0.3, seed=[3, 4])
+    np.testing.assert_array_equal(lite(ones), wanted)
+
+
 def test_the_error_function_and_what_gelu_makes_of_it():
     values = np.linspace(-9, 9, 400).astype(np.float32)
 
