@@ -49,6 +49,12 @@ def count_own_variables(layer: keras.layers.Layer) -> int:
     return len(layer._trainable_variables) + len(layer._non_trainable_variables)
 
 
+def base_kernel(layer: keras.layers.Layer) -> keras.Variable:
+    """The kernel of a layer with adapters, without them: its `kernel` is the sum of both."""
+    kernel: keras.Variable = layer._kernel
+    return kernel
+
+
 # ---- symbolic tensors and graphs of layers -----------------------------------------------------
 
 

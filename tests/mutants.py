@@ -97,7 +97,7 @@ MUTANTS = {
         "tests/memories/test_ring.py",
     ),
     "ring: the open task is read": Mutant(
-        "np.flatnonzero(filled & ended[self._cells.tasks][:, None])", "np.flatnonzero(filled)",
+        "filled & tf.gather(ended, self._cells.tasks)[:, None]", "filled",
         "tests/memories/test_ring.py",
     ),
     "ring: the open task is read with all": Mutant(
@@ -169,7 +169,7 @@ MUTANTS = {
         "tests/learner/test_weights.py tests/learner/test_learner.py",
     ),
     "ER: scale of the stream's weights": Mutant(
-        "with_mean_one(batch.weights) if self.execution.known.has_weights", "batch.weights if True",
+        "with_mean_one(batch.weights) if has_weights", "batch.weights if True",
         "tests/learner/test_weights.py",
     ),
     "dark replay: logits of other heads": Mutant(

@@ -18,6 +18,18 @@ def nested():
     return keras.Model(inputs, keras.layers.Dense(2, name="head")(inner(inputs)))
 
 
+def test_the_kernel_under_adapters_is_the_one_before_them():
+    layer = keras.layers.Dense(2)
+    layer.build((None, 3))
+    before = layer.kernel.numpy()
+    layer.enable_lora(1)
+    layer.lora_kernel_b.assign(np.ones((1, 2)))
+    assert not np.array_equal(layer.kernel, before)
+    assert np.array_equal(private.base_kernel(layer), before), (
+        "_kernel is another: look for the variable that layer.kernel adds the adapters to"
+    )
+
+
 def test_layers_within_layers():
     model = nested()
     names = [layer.name for layer in private.layers_of(model)]

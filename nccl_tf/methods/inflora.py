@@ -12,7 +12,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, checked_at_least
-from nccl_tf.keras_private import layers_of
+from nccl_tf.keras_private import base_kernel, layers_of
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.new_optimizer import NewOptimizer
 from nccl_tf.learner.options.option import Option
@@ -175,7 +175,7 @@ class FreeDirections(Option):
 
     def on_task_end(self, task_id: int) -> None:
         for layer in self._layers:
-            layer._kernel.assign(layer.kernel)
+            base_kernel(layer).assign(layer.kernel)
             layer.lora_kernel_b.assign(tf.zeros_like(layer.lora_kernel_b.value))
 
 
@@ -292,7 +292,7 @@ def contracted(layer: Any) -> int:
 
 def input_width(layer: Any) -> int:
     """The numbers of an input of a layer that its kernel sums over."""
-    return math.prod(layer._kernel.shape[: contracted(layer)])
+    return math.prod(base_kernel(layer).shape[: contracted(layer)])
 
 
 def set_directions(layer: Any, found: np.ndarray) -> None:
