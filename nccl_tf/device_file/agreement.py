@@ -14,8 +14,8 @@ TOLERANCE = 1e-5
 """Of floats, times their largest value where that is above 1."""
 
 
-def check_agrees(program: Program, layout: Layout, content: bytes, steps: int) -> float:
-    """Check that a file takes the steps of its learner, which is left as it was.
+def checked_difference(program: Program, layout: Layout, content: bytes, steps: int) -> float:
+    """How far a file's steps are from those of its learner, which is left as it was.
 
     Half of the steps are in the task that is open or comes next, the others in the one after it,
     whose beginning and end are compared too; each begins from the state that Keras has.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.device_file import walker
-from nccl_tf.device_file.agreement import check_agrees
+from nccl_tf.device_file.agreement import checked_difference
 from nccl_tf.device_file.errors import UnsupportedError
 from nccl_tf.device_file.flat_file import FlatFile
 from nccl_tf.device_file.layout import FORMAT, Layout
@@ -161,7 +161,7 @@ def export_learner(
     content, file = _converted(program, layout)
     described = _described(program, layout, _checked_range(learner, input_range))
     content = file.with_metadata(described)
-    difference = check_agrees(program, layout, content, check_steps) if check_steps else None
+    difference = checked_difference(program, layout, content, check_steps) if check_steps else None
     try:
         with replaced(path) as temporary:
             temporary.write_bytes(content)
