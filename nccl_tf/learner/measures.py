@@ -157,23 +157,25 @@ def confusion(
         Rows are right classes and columns predicted ones; the last column has examples with NaN.
     """
 
-    def add(start: tf.Tensor, counts: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    # Found are the cells of all examples first: there are classes squared of counts.
+    def add(number: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        start = number * BATCH
         part = slice(start, start + BATCH)
         some = tf.nest.map_structure(lambda column: column[part], inputs)
         logits = outputs_at_test(model, {"inputs": some, "task": tasks[part]})
         is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
-        found = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
-        cells = tf.cast(labels[part] * (classes + 1) + found, tf.int32)
-        size = classes * (classes + 1)
-        here = tf.math.bincount(cells, minlength=size, maxlength=size, dtype=tf.int64)
-        return start + BATCH, counts + tf.reshape(here, tf.shape(counts))
+        taken = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
+        return number + 1, found.write(number, labels[part] * (classes + 1) + taken)
 
-    count = tf.shape(labels)[0]
-    nothing = tf.zeros([classes, classes + 1], tf.int64)
-    _, counts = tf.while_loop(
-        lambda i, _: i < count, add, (0, nothing), parallel_iterations=at_once
+    batches = -(-tf.shape(labels)[0] // BATCH)
+    found = tf.TensorArray(tf.int64, batches, element_shape=[None], infer_shape=False)
+    _, found = tf.while_loop(
+        lambda number, _: number < batches, add, (0, found), parallel_iterations=at_once
     )
-    return counts
+    size = classes * (classes + 1)
+    cells = tf.cast(found.concat(), tf.int32)
+    counts = tf.math.bincount(cells, minlength=size, maxlength=size, dtype=tf.int64)
+    return tf.reshape(counts, [classes, classes + 1])
 
 
 # ---- metrics -----------------------------------------------------------------------------------

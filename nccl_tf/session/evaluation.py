@@ -102,9 +102,8 @@ class Evaluation:
         """Values of the tasks of these numbers with the plain or the averaged weights."""
         tasks = [self._tasks[number] for number in numbers]
         if self._score is None:
-            values = self._accuracies(tasks, before_each, which)
-            if self._keeps_confusions and self._row >= 0:
-                self._keep_confusion(which, sum(n <= self._row for n in numbers))
+            kept = sum(n <= self._row for n in numbers) if self._keeps_confusions else 0
+            values = self._accuracies(tasks, before_each, which, kept)
         else:
             values = self._scores(tasks, before_each, which, self._score)
         self._learner.warn_once("nan", self._learner.nan_count.warning())
@@ -128,26 +127,44 @@ class Evaluation:
         return values
 
     def _accuracies(
-        self, tasks: Sequence[Any], before_each: Callable[[], None], which: str
+        self, tasks: Sequence[Any], before_each: Callable[[], None], which: str, kept: int
     ) -> list[float]:
-        """Accuracies on tasks, fetched from the device in one transfer."""
-        self._counts: list[tf.Tensor] = []
-        for task in tasks:
+        """Accuracies on tasks, fetched from the device in one transfer.
+
+        Of the counts of each task two numbers stay, because there are classes squared of them, and
+        of the first `kept` tasks what is not 0: the confusions of the row.
+        """
+        shares: list[tuple[tf.Tensor, tf.Tensor]] = []
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for number, task in enumerate(tasks):
             before_each()
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                self._counts.append(self._learner.confusion(images, labels, task.task_id))
+                counts = self._learner.confusion(images, labels, task.task_id)
+            shares.append((tf.reduce_sum(tf.linalg.diag_part(counts)), tf.reduce_sum(counts)))
+            if number < kept:
+                cells = tf.where(counts)
+                found.append((cells.numpy(), tf.gather_nd(counts, cells).numpy()))
+            del counts
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        shares = [(tf.linalg.trace(c[:, :-1]), tf.reduce_sum(c)) for c in self._counts]
         correct, counted = tf.transpose(tf.stack(shares)).numpy()
         self.seconds += time.perf_counter() - start
+        if kept:
+            self.confusions[which][self._row] = _added(found)
         # None counts of a task whose every class the loss ignores.
         return [float(a / b) if b else math.nan for a, b in zip(correct, counted, strict=True)]
 
-    def _keep_confusion(self, which: str, count: int) -> None:
-        """Keep the predictions for the first `count` tasks of the last evaluation."""
-        counts = tf.add_n(self._counts[:count]).numpy()
-        cells = np.nonzero(counts)
-        self.confusions[which][self._row] = [part.tolist() for part in (*cells, counts[cells])]
+
+def _added(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[list[int]]:
+    """The sum of matrices: rows, columns and values of what is not 0, row by row.
+
+    Args:
+        found: Of each, its cells, int [n, 2], and their values, int [n].
+    """
+    cells, each = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    cells, place = np.unique(cells, axis=0, return_inverse=True)
+    values = np.zeros(len(cells), np.int64)
+    np.add.at(values, place.reshape(-1), each)
+    return [part.tolist() for part in (*cells.T, values)]

@@ -1,12 +1,18 @@
 """What classes are taken for, in the order in which they came."""
 
+import contextlib
+import types
+import weakref
+
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.errors import UserError
 from nccl_tf.session.confusions import Confusions
+from nccl_tf.session.evaluation import Evaluation
 from tests.tiny import IMAGE_SHAPE, tiny_network
 
 RANDOM = np.random.default_rng(0)
@@ -28,6 +34,42 @@ def test_by_hand():
     np.testing.assert_array_equal(confusions.accuracy_of(), [3 / 5, 6 / 9])
     with pytest.raises(UserError, match="received task 2"):
         confusions.of(2)
+
+
+class Counts:
+    """A learner that gives one matrix after another, and notes how many of them are kept."""
+
+    def __init__(self, matrices):
+        self._matrices, self._given, self.most = iter(matrices), [], 0
+        self.nan_count = types.SimpleNamespace(warning=lambda: None)
+
+    def option(self, kind):
+        return None
+
+    def warn_once(self, *said):
+        pass
+
+    def use_weights(self, which):
+        return contextlib.nullcontext()
+
+    def confusion(self, images, labels, task_id):
+        self._given = [given for given in self._given if given() is not None]
+        self.most = max(self.most, len(self._given))
+        counts = tf.constant(next(self._matrices), tf.int64)
+        self._given.append(weakref.ref(counts))
+        return counts
+
+
+def test_the_matrices_of_tasks_are_added_and_not_kept():
+    """Two classes: of the third task, which is still to come, the accuracy alone is asked for."""
+    learner = Counts([[[3, 1, 0], [0, 4, 0]], [[0, 2, 1], [0, 5, 0]], [[0, 0, 0], [9, 1, 0]]])
+    task = types.SimpleNamespace(test=(None, None), task_id=None)
+    evaluation = Evaluation(learner, [task] * 3, keeps_confusions=True)
+    evaluation.evaluate_after(1, lambda: None)
+    np.testing.assert_array_equal(evaluation.matrix[1], [7 / 8, 5 / 8, 1 / 10])
+    rights, taken, counts = evaluation.confusions["plain"][1]
+    assert (rights, taken, counts) == ([0, 0, 0, 1], [0, 1, 2, 1], [3, 3, 1, 9])
+    assert learner.most == 0
 
 
 @pytest.fixture(scope="module")
