@@ -66,6 +66,7 @@ _HOMES = {
     "register_stream": "nccl_tf.streams.catalog",
     "stream_from_arrays": "nccl_tf.streams.load",
     "stream_from_datasets": "nccl_tf.streams.datasets",
+    "use_compile_cache": "nccl_tf.records.compile_cache",
     "weighted_mean": "nccl_tf.learner.losses",
 }
 _HOMES |= {
@@ -159,6 +160,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.slda import SLDA as SLDA
     from nccl_tf.methods.supsup.method import SupSup as SupSup
     from nccl_tf.networks.cut import cut as cut
+    from nccl_tf.records.compile_cache import use_compile_cache as use_compile_cache
     from nccl_tf.reports.run_table import read_results as read_results
     from nccl_tf.saving import load_model as load_model
     from nccl_tf.session.learn import learn as learn

@@ -33,6 +33,7 @@ API = {
     "Streams": "nccl_tf.streams.",
     "Learning a stream": "nccl_tf.session.",
     "Checks of a class of your own": "nccl_tf.conformance.",
+    "Compiled programs": "nccl_tf.records.compile_cache",
     "Others": "nccl_tf.",
 }
 """Pages of public classes and functions, and the beginning of the modules that they are from."""

@@ -337,6 +337,10 @@ class Execution:
         self._compiled.add((program, *tf.nest.flatten(batches)[0].shape[:2]))
         try:
             return program.compiled(batches)
+        except tf.errors.OutOfRangeError as error:
+            # Such as of a cut file in TensorFlow's cache. Keras takes it for the end of the data,
+            # which a program of XLA does not read.
+            raise RuntimeError(f"XLA's program of the steps failed: {error.message}") from error
         except REFUSALS as error:
             # Nothing of the program has run: it moves its variables when it ends.
             reason = _reason_of(error)

@@ -161,6 +161,28 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
         yield
 
 
+def lock_of(folder: Path) -> int:
+    """Lock a folder for the rest of this process, or until the descriptor that it returns closes.
+
+    Raises:
+        OSError: It is missing, or locked.
+    """
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    if problem := _lock(held):
+        os.close(held)
+        raise OSError(problem, os.strerror(problem))
+    return held
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process has locked a folder, or none can tell."""
+    try:
+        os.close(lock_of(folder))
+    except OSError:
+        return True
+    return False
+
+
 def _check_system(folder: Path) -> None:
     if fcntl is None:
         raise UserError(

@@ -44,6 +44,7 @@ class Options:
         threads: None for a number that is fast.
         workers: None for as many as fit.
         progress: None for "bar" on a terminal, else "plain".
+        compile_cache: None for the user's own folder, "off" for none.
         data_dir: None for TensorFlow Datasets' own default.
         manual_dir: None for the default below `data_dir`.
         source: A data set by name with its path, which is no part of the settings; None of a
@@ -115,6 +116,17 @@ class Options:
             ),
         ),
     ] = AUTO
+    compile_cache: Annotated[
+        str | None,
+        setting(
+            topic=SPEED,
+            default_doc="nccl_tf in XDG_CACHE_HOME, or in ~/.cache",
+            help=(
+                "folder that keeps programs of XLA for the next run, or off; programs of a GPU are "
+                "not kept; changes speed, not results"
+            ),
+        ),
+    ] = None
     tensorboard: Annotated[
         bool,
         setting(topic=OUTPUT, help="write TensorBoard events into the run's folder"),

@@ -28,6 +28,7 @@ _DECIDE_BITS = (
     "TF_ENABLE_ONEDNN_OPTS", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE",
 )  # fmt: skip
 """Variables by which TensorFlow and its libraries choose other kernels, or compile them."""
+_CACHE = "--tf_xla_persistent_cache_"
 _LETTERS = 500  # of a text in a record
 
 
@@ -99,6 +100,10 @@ def state_and_memory(state: Mapping[str, Any]) -> dict[str, Any]:
 def variables_that_decide_bits() -> dict[str, str]:
     """The variables of the environment by which TensorFlow rounds otherwise, those that are set."""
     given = {name: os.environ[name] for name in _DECIDE_BITS if name in os.environ}
+    if flags := given.pop("TF_XLA_FLAGS", ""):
+        # Compiled programs give the same bits, wherever they lie.
+        words = [word for word in flags.split() if not word.startswith(_CACHE)]
+        given |= {"TF_XLA_FLAGS": " ".join(words)} if words else {}
     return {name: one_line(value)[:_LETTERS] for name, value in given.items()}
 
 

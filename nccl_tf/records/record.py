@@ -176,6 +176,12 @@ class Record:
         optional=True,
         minimum=1,
     )
+    compile_cache: str | None = _entry(
+        "text|null",
+        "hit where every program of XLA came from the cache on disk, miss where one was compiled; "
+        "null without such programs or a cache. Bits do not depend on it.",
+        optional=True,
+    )
     environment: Mapping[str, str] | None = _entry(
         "object",
         "Variables of the environment that decide bits, such as TF_XLA_FLAGS, those that were set. "

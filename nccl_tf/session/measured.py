@@ -9,6 +9,7 @@ from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.stored import bytes_stored
 from nccl_tf.networks.inspection import has_convolutions
+from nccl_tf.records import compile_cache
 from nccl_tf.records.costs import examples_passed
 from nccl_tf.records.provenance import (
     computes_in_tensorfloat32,
@@ -55,6 +56,7 @@ def measured_entries(
         "device": describe_devices(),
         "tensorfloat32": computes_in_tensorfloat32(),
         **entries_of_xla(learner.execution),
+        "compile_cache": compile_cache.publish(learner.execution.per_program > 0),
         "environment": variables_that_decide_bits(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
         **(state_and_memory(learner.state_variables) if is_own_process else _WITHOUT_STATE),

@@ -7,6 +7,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nccl_tf.learner import execution as module
 from nccl_tf.learner.execution import DENSE_STEPS, Execution, StepFunctions, steps_in_a_call
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.epochs import epoch_batches
@@ -133,3 +134,19 @@ def test_what_is_known_has_a_graph_of_its_own():
         execution.known = execution.known._replace(labels_checked=known)
         run_all(execution, noted, batches([2, 2]))
     assert [each.labels_checked for each in seen] == [True, False]
+
+
+def test_a_program_that_fails_is_not_the_end_of_the_data(monkeypatch):
+    """Where TensorFlow's error is the one that ends data."""
+    execution, steps = Execution(), counting()
+    execution.begin(2, 200, jit_compile=True)
+    execution.choose(None, None)
+    execution.set_per_call(None, None, [])
+
+    def fail(batches):
+        raise tf.errors.OutOfRangeError(None, None, "the file is cut")
+
+    program = module._Program(plain=fail, compiled=fail)
+    monkeypatch.setattr(module, "_program", lambda steps, spec: program)
+    with pytest.raises(RuntimeError, match="the file is cut"):
+        execution.run(steps, batches([4, 4]))

@@ -72,3 +72,8 @@ def test_variables_that_decide_bits_are_those_that_are_set(monkeypatch):
     for name, value in {**decide, "TF_CPP_MIN_LOG_LEVEL": "3"}.items():
         monkeypatch.setenv(name, value)
     assert variables_that_decide_bits() == decide
+    cache = "--tf_xla_persistent_cache_directory=/x"
+    monkeypatch.setenv("TF_XLA_FLAGS", f"{cache} --tf_xla_auto_jit=2")
+    assert variables_that_decide_bits() == decide
+    monkeypatch.setenv("TF_XLA_FLAGS", cache)
+    assert variables_that_decide_bits() == {"TF_DETERMINISTIC_OPS": "1"}

@@ -10,6 +10,7 @@ from nccl_tf.arguments.choices import AUTO, ON, TENSORFLOAT32
 from nccl_tf.errors import UserError
 from nccl_tf.learner.devices import check_divides
 from nccl_tf.machine import count_cores, threads_of_environment
+from nccl_tf.records import compile_cache
 from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 from nccl_tf.records.settings import Settings
@@ -95,6 +96,24 @@ def use_threads(asked: int | None, default: int) -> None:
     if threads == 1:
         with contextlib.suppress(RuntimeError):  # It runs already: slower, to the same bits.
             tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def use_kept_programs(folder: str | None) -> None:
+    """Use programs that earlier runs compiled, and keep new ones.
+
+    Args:
+        folder: As `Options.compile_cache`; None leaves a TensorFlow that runs already as it is.
+
+    Raises:
+        UserError: A folder is given, and TensorFlow runs already without it.
+    """
+    if folder == compile_cache.OFF:
+        return
+    try:
+        compile_cache.use_compile_cache(folder)
+    except UserError:
+        if folder is not None:
+            raise
 
 
 def use_xla(settings: Settings, options: Options) -> bool | None:

@@ -155,9 +155,15 @@ def _finished(run: Run, console: Console) -> tuple[Record, list[Path]]:
 
 def _use_processors(run: Run) -> None:
     with quiet_start():
-        from nccl_tf.experiment.run.devices import use_device, use_precision, use_threads
+        from nccl_tf.experiment.run.devices import (
+            use_device,
+            use_kept_programs,
+            use_precision,
+            use_threads,
+        )
 
         use_threads(run.options.threads, default_threads(run.settings, count_cores()))
+        use_kept_programs(run.options.compile_cache)
         use_device(run.options.device)
         use_precision(run.settings.precision)
 

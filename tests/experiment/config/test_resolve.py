@@ -218,6 +218,7 @@ def test_hash_ignores_what_does_not_determine_results():
     given = {
         "seeds": (3,), "output_dir": "x", "overwrite": True, "tensorboard": True, "data_dir": "y",
         "manual_dir": "z", "record_every": 7, "steps_per_execution": 9, "jit_compile": "true",
+        "compile_cache": "off",
     }  # fmt: skip
     assert resolve(given).digest() == settings().digest()
 
