@@ -102,7 +102,9 @@ class Progress:
         """Warn that a task is open which nobody has asked to leave open."""
         if self.left_open and bool(self.task_is_open.numpy()):
             LOGGER.warning(
-                "task %d goes on, which %s has left open: call end_task() before the next task",
+                "task %d goes on, which %s has left open: examples that come again are learned and "
+                "stored once more; call end_task() before the next task, or build the learner anew "
+                "to begin again",
                 int(self.task.numpy()), self.left_open,
             )  # fmt: skip
         self.left_open = ""

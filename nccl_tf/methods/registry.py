@@ -74,4 +74,12 @@ def get_method(name: str) -> Method:
             f"received the method {name!r}, which is the title of one: its name is "
             f"{titles[str(name).lower()]!r}"
         )
+    kinds = [other for other in METHODS if other.startswith(f"{str(name).lower()}_")]
+    if name not in METHODS and kinds:
+        # A reservoir serves any stream.
+        kinds.sort(key=lambda other: not other.endswith("_reservoir"))
+        raise UserError(
+            f"unknown method {name!r}: did you mean {' or '.join(map(repr, kinds))}? "
+            f"Choose one of {', '.join(METHODS)}"
+        )
     return METHODS[checked_name("method", name, METHODS)]

@@ -135,11 +135,7 @@ def learn(
     for part, number in zip(parts, passes, strict=True):
         part.steps(batch_size, number)
     if metric is None and not tasks[0].classes:
-        raise UserError(
-            "received no metric for a stream whose targets are numbers to predict: expected one, "
-            'such as metric="mean_absolute_error"; one-hot classes become numbers by '
-            "labels.argmax(axis=1)"
-        )
+        raise _no_metric(tasks[0])
     if not joint and (reason := model.why_not("single_tasks")):
         raise UserError(
             f"received {type(model).__name__}, which {reason}: add joint=True, or "
@@ -304,3 +300,16 @@ def _with_validation(tasks: Sequence[Task], share: float, seed: int) -> list[Tas
             "of the two out"
         )
     return list(hold_out(tasks, share, seed))
+
+
+def _no_metric(task: Task) -> UserError:
+    """The error of a metric that is missing where targets are no classes."""
+    labels = task.train.labels
+    several = labels.reshape(len(labels), -1).sum(axis=1) != 1
+    if not np.isin(labels, (0, 1)).all():
+        what = 'numbers to predict: expected one, such as metric="mean_absolute_error"'
+    elif several.any():  # one label of 0 and 1, or tags
+        what = 'labels of 0 and 1: expected one, such as metric="binary_accuracy"'
+    else:
+        what = "one-hot classes: make them numbers, labels.argmax(axis=1), or give a metric"
+    return UserError(f"received no metric for a stream whose targets are {what}")

@@ -290,8 +290,10 @@ class LearnResult:
                 write_file(path, content, advice)
             elif path.read_bytes() != content:
                 raise UserError(
-                    f"{path} holds another result of these settings and this seed: remove it, "
-                    "choose another folder, or call learn with another seed"
+                    f"{path} holds another result of these settings and of seed {self.run.seed}: "
+                    "remove it, choose another folder, or give each result a seed of its own, "
+                    f"learn(model, stream, seed={self.run.seed + 1}), by which results are told "
+                    "apart, not by the seeds of the stream, the network or create"
                 )
         return path
 

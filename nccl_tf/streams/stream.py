@@ -1,6 +1,6 @@
 """A stream: the sequence of tasks that a learner is trained on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ from nccl_tf.streams.blurry import blur_tasks
 from nccl_tf.streams.mapped import check_tasks, map_tasks
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.validation import hold_out
+
+_MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,15 @@ class Stream:
             pixels=pixel_scaling([pixel_range(task.train) for task in tasks]),
         )
 
+    def __repr__(self) -> str:
+        # Its tasks may be hundreds, and so may its classes.
+        names = "" if self.class_names is None else f", class_names={_listed(self.class_names)}"
+        return (
+            f"Stream(name={self.name!r}, head={self.head!r}, tasks={_listed(self.tasks)}, "
+            f"tuning={_listed(self.tuning)}, num_classes={self.num_classes}, "
+            f"example_shape={self.example_shape}, example_dtype={self.example_dtype!r}{names})"
+        )
+
     def __iter__(self) -> Iterator[Task]:
         return iter(self.tasks)
 
@@ -173,3 +184,11 @@ class Stream:
 
     def __getitem__(self, index: int) -> Task:
         return self.tasks[index]
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """A few values as a list, of more the first and the last."""
+    shown = [repr(value) for value in values]
+    if len(shown) > _MOST_SHOWN:
+        shown = [*shown[: _MOST_SHOWN - 1], f"... {len(shown)} in all ...", shown[-1]]
+    return f"[{', '.join(shown)}]"

@@ -6,8 +6,9 @@ import inspect
 import pytest
 
 from nccl_tf.arguments.hyperparameters import OPTIONS
+from nccl_tf.errors import UserError
 from nccl_tf.learner.replay import ReplayLearner
-from nccl_tf.methods.registry import METHODS, rows_in
+from nccl_tf.methods.registry import METHODS, get_method, rows_in
 
 NUMBERS = [
     (row, number)
@@ -75,3 +76,9 @@ def test_the_class_has_the_options_of_the_row_and_refuses_the_same():
         stated = {name: row.learner_class().why_not(name) for name in REFUSED}
         assert {name: reason for name, reason in stated.items() if reason} == refused, row.name
         assert replays or row.option_refusal("dark"), row.name
+
+
+def test_the_first_word_of_a_name_leads_to_a_method_that_any_stream_can_have():
+    with pytest.raises(UserError) as caught:
+        get_method("er")
+    assert str(caught.value).split("did you mean ")[1].startswith("'er_reservoir'")

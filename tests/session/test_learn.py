@@ -216,6 +216,17 @@ def test_numbers_to_predict_need_a_metric():
         nccl_tf.learn(again(), stream)
 
 
+@pytest.mark.parametrize(
+    ("targets", "advice"),
+    [([[1, 1, 0], [0, 0, 0]], "binary_accuracy"), ([[1, 0, 0], [0, 0, 1]], "argmax")],
+)
+def test_tags_and_one_hot_classes_are_told_apart_where_no_metric_is_given(targets, advice):
+    data = np.zeros((8, 1)), np.array(targets * 4)
+    stream = nccl_tf.stream_from_arrays(data, data, domains=0, num_tasks=1)
+    with pytest.raises(UserError, match=advice):
+        nccl_tf.learn(again(), stream)
+
+
 def test_fit_and_evaluate_take_a_task():
     stream, model = tiny_stream(), again()
     for epoch in range(3):

@@ -340,3 +340,22 @@ def test_a_fraction_that_is_none_is_refused(arguments):
         stream_from_arrays((images, labels), num_tasks=2, **arguments)
     with pytest.raises(UserError, match="both"):
         stream_from_arrays((images, labels), (images, labels), test_fraction=0.2)
+
+
+def test_a_long_stream_is_printed_in_short():
+    """One of 168 tasks took 10,000 letters."""
+    inputs, domains = np.zeros((336, 2), np.float32), np.arange(336) % 168
+    names = np.array([f"class {n % 2}" for n in range(336)])
+    stream = stream_from_arrays((inputs, names), domains=domains, test_fraction=0.5)
+    text = repr(stream)
+    assert len(stream) == 168 and len(text) < 1200
+    assert "168" in text and repr(stream[0]) in text and repr(stream[167]) in text
+    short = stream_from_arrays(arrays(), arrays(8), num_tasks=2)
+    assert all(repr(task) in repr(short) for task in short)
+
+
+def test_names_of_classes_are_texts_of_python():
+    """NumPy's own are printed as np.str_('fraud')."""
+    names = np.where(np.arange(40) % 2, "fraud", "ok")
+    stream = stream_from_arrays((np.zeros((40, 2)), names), (np.zeros((40, 2)), names), num_tasks=1)
+    assert [type(name) for name in stream.class_names] == [str, str]
