@@ -220,11 +220,7 @@ def as_array(values: Any, name: str) -> np.ndarray:
         return array
     # tf.data delivers text as objects that are UTF-8.
     try:
-        # Python's own texts: those of NumPy are printed as np.str_('cat').
-        text = [
-            v.decode() if isinstance(v, bytes) else str(v) if isinstance(v, str) else v
-            for v in array.flat
-        ]
+        text = [v.decode() if isinstance(v, bytes) else v for v in array.flat]
     except UnicodeDecodeError as error:
         raise UserError(
             f"received {name} with bytes that are no UTF-8 ({error}): expected text; decode "

@@ -352,10 +352,3 @@ def test_a_long_stream_is_printed_in_short():
     assert "168" in text and repr(stream[0]) in text and repr(stream[167]) in text
     short = stream_from_arrays(arrays(), arrays(8), num_tasks=2)
     assert all(repr(task) in repr(short) for task in short)
-
-
-def test_names_of_classes_are_texts_of_python():
-    """NumPy's own are printed as np.str_('fraud')."""
-    names = np.where(np.arange(40) % 2, "fraud", "ok")
-    stream = stream_from_arrays((np.zeros((40, 2)), names), (np.zeros((40, 2)), names), num_tasks=1)
-    assert [type(name) for name in stream.class_names] == [str, str]
