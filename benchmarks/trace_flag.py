@@ -3,8 +3,8 @@
 python -m benchmarks.trace_flag [--flag=value ...]
 
 It runs `run.py` with these flags, --learning_rate=0.1 by default, up to the call of `train_seed`,
-and counts the calls of functions of the package by file. What runs while a module is imported does
-not count, nor do comprehensions and the bodies of classes.
+and counts the calls of functions of the package by file, from the one that gets the words on. What
+runs while a module is imported does not count, nor do comprehensions and the bodies of classes.
 """
 
 import collections
@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "run.py"
 PACKAGE = f"{ROOT / 'nccl_tf'}{os.sep}"
-END = "train_seed"
+BEGIN, END = ("cli.py", "main"), "train_seed"
 
 
 class _Arrived(BaseException):
@@ -49,8 +49,11 @@ def trace(words: Sequence[str]) -> collections.Counter[tuple[str, str]]:
         if code.co_name == END:
             raise _Arrived
         name = code.co_qualname
+        key = code.co_filename.removeprefix(PACKAGE), name
+        if not calls and key != BEGIN:  # the process is being set up
+            return
         if code.co_flags & CO_OPTIMIZED and not name.endswith(("comp>", "<genexpr>")):
-            calls[code.co_filename.removeprefix(PACKAGE), name] += 1
+            calls[key] += 1
 
     before, sys.argv = sys.argv, [str(PROGRAM), *words]
     sys.setprofile(note)
