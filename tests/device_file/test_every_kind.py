@@ -107,6 +107,7 @@ LAYERS = {
     "max pooling": lambda: [keras.layers.MaxPooling2D(3, 2, padding="same")],
     "depthwise": lambda: [keras.layers.DepthwiseConv2D(3, depth_multiplier=2)],
     "separable": lambda: [keras.layers.SeparableConv2D(4, 3, padding="same")],
+    "dilated": lambda: [keras.layers.Conv2D(4, 2, dilation_rate=2)],
     "global pooling": lambda: [keras.layers.GlobalAveragePooling2D()],
     "layer normalization": lambda: [keras.layers.LayerNormalization()],
     "dropout": lambda: [keras.layers.Dropout(0.3, seed=3)],
