@@ -190,6 +190,11 @@ class Method:
             return self.refuses.get("dark", "draws no memory batch whose loss it would change")
         return self.refuses.get("dark", "")
 
+    def network_of(self, family: str) -> str:
+        """The network that it trains by default on data of a family."""
+        of_photographs = family in ("cifar", "mini_imagenet")
+        return self.networks[1 if of_photographs and len(self.networks) > 1 else 0]
+
     def unsupported_reason(self, kind: str, head: str) -> str | None:
         """Why the method has no meaning on a kind of stream with a head, or None if it has."""
         classes = "split" if kind == "split" else "permuted"

@@ -108,9 +108,7 @@ def _usual(name: str, method: Method | None, settings: Settings) -> tuple[Any, .
     if name == "network":
         if method is None or settings.network not in method.networks:
             return (settings.network,)  # one's own, which nothing is a default of
-        dense, convolutional, *_ = method.networks
-        images = row is not None and row.family in ("cifar", "mini_imagenet")
-        return (convolutional if images else dense,) if row else (dense, convolutional)
+        return (method.network_of(row.family),) if row else method.networks[:2]
     special = {
         "memory_batch_size": method.memory_batch if method else settings.memory_batch_size,
         "first_task_learning_rate": settings.learning_rate,

@@ -396,9 +396,7 @@ def _classes_per_task(dataset: StreamRow, num_tasks: int) -> int:
 def _network(
     flag_values: Mapping[str, Any], dataset: StreamRow, head: str, method: Method
 ) -> dict[str, Any]:
-    dense, convolutional, *_ = method.networks
-    default = convolutional if dataset.family in ("cifar", "mini_imagenet") else dense
-    network = SETTINGS["network"].value(flag_values, default)
+    network = SETTINGS["network"].value(flag_values, method.network_of(dataset.family))
     if network not in method.networks and any(network in row.networks for row in METHODS.values()):
         raise UnusedFlagError(
             "network",
