@@ -25,7 +25,7 @@ def after_and_measure(self, i, between):
     after(self, i, between)
     if i + 1 in (10, 40):
         gc.collect()
-        evaluations = self._learner._count.experimental_get_tracing_count()
+        evaluations = self._learner._base.count.experimental_get_tracing_count()
         resident = psutil.Process().memory_info().rss
         print("measured", resident, self._learner.execution.traces, evaluations)
 
