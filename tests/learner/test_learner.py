@@ -114,7 +114,8 @@ def test_compiled_functions_do_not_grow_with_the_tasks():
     for task in range(4):
         learner.fit(tiny_batches(0), task_id=task, verbose=0)
         learner.accuracy(np.zeros((7, *IMAGE_SHAPE), np.uint8), np.zeros(7, int), task)
-        counts.append((learner.execution.traces, learner._base.count.experimental_get_tracing_count()))
+        evaluations = learner._base.count.experimental_get_tracing_count()
+        counts.append((learner.execution.traces, evaluations))
     assert counts[-1] == counts[1]
 
 
