@@ -339,6 +339,9 @@ def check_numbers(labels: Any, weights: Any, loss: Any, num_classes: int) -> Non
         if given.shape != numbers.shape[: given.ndim]:
             return  # Keras refuses arrays of several lengths, and a batch weights of other places.
         counted &= given.reshape(*given.shape, *[1] * (numbers.ndim - given.ndim))
+    # A stream makes float32 of all targets that are no class of an example.
+    if numbers.dtype.kind == "f" and np.all(numbers[counted] % 1 == 0):
+        numbers = np.where(counted, numbers, 0).astype(np.int64)
     kept = loss.is_counted(numbers)
     check_labels(numbers, None, counted if kept is None else counted & kept, num_classes, None)
 
