@@ -78,6 +78,7 @@ class OrthogSubspace(Learner):
         "optimizer_state": "ends a step at orthonormal weights",
         "refreezing": "keeps state for each trainable weight",
         "no_memory": "",
+        "rates": rows.ORTHOG_SUBSPACE.refuses["rates"],
     }
 
     def __init__(
