@@ -69,6 +69,7 @@ def state(made):
     ],
     ids=["ewc", "er"],
 )
+@pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_a_learner_with_adapters_is_loaded_and_goes_on_to_the_bit(kind, tmp_path):
     made = learner(kind, average_weights=0.9)
     base = values(bases_of(made))
@@ -276,6 +277,7 @@ def test_adapters_of_a_shorter_float_are_sent(tmp_path):
     assert_same(*map(values, trained))
 
 
+@pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_a_backbone_of_keras_hub_with_adapters_goes_on_to_the_bit(tmp_path):
     net = gpt2()
     net.backbone.enable_lora(2)

@@ -47,6 +47,7 @@ def values(learner):
     ],
     ids=["finetune", "er", "nccl", "ewc"],
 )
+@pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_adapters_on_int8_are_trained_and_a_file_goes_on_to_the_bit(make, tmp_path):
     learner = compiled(make(adapted()))
     frozen = [v for v in learner.network.variables if not v.trainable]
