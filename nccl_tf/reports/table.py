@@ -87,7 +87,7 @@ _BOLD_NOTE = (
     "of it."
 )
 _MOST_LETTERS = 45
-_BROKEN = r">{\raggedright\arraybackslash}p{60mm}"
+_BROKEN = r">{\raggedright\arraybackslash}p{50mm}"
 _HEAD = r"""\documentclass{article}
 \usepackage[T1]{fontenc}
 \usepackage[landscape,margin=15mm]{geometry}
