@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from nccl_tf.methods.cn_dpm.networks import conv_experts as conv_experts
     from nccl_tf.methods.cn_dpm.networks import mlp_experts as mlp_experts
     from nccl_tf.methods.create import create as create
+    from nccl_tf.methods.cumulative import Cumulative as Cumulative
     from nccl_tf.methods.der import DER as DER
     from nccl_tf.methods.der import DERpp as DERpp
     from nccl_tf.methods.er import ExperienceReplay as ExperienceReplay

@@ -62,6 +62,7 @@ def _needs(method: Method) -> str:
     """What a method needs beside a network and the task at hand, in a few words."""
     needs = [f"a memory ({method.memory})"] if method.memory else []
     needs += ["all tasks at once"] if method.joint else []
+    needs += ["all examples so far"] if method.joins else []
     needs += ["the number of tasks"] if method.takes_num_tasks else []
     if not set(method.networks) & set(Method.networks):
         needs.append(f"a network of {' or '.join(f'`{name}`' for name in method.networks)}")

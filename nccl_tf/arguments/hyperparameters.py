@@ -17,15 +17,15 @@ from nccl_tf.arguments.parameters import Parameter
 from nccl_tf.errors import UserError, checked_name
 
 SAME_AS_DEFAULT = object()
-KINDS = ("float", "int", "choice")
+KINDS = ("float", "int", "choice", "bool")
 
 
 @dataclass(frozen=True)
 class Hyperparameter(Parameter):
-    """One number or choice of a method; a class of learners declares its own in `hyperparameters`.
+    """A number, choice or switch of a method; a class declares its own in `hyperparameters`.
 
     Args:
-        **kwargs: As for `Parameter`; the kind is "float", "int" or "choice".
+        **kwargs: As for `Parameter`; the kind is "float", "int", "choice" or "bool".
         part: What takes it as an argument: the "learner", the "network" or the "optimizer"; or
             "memory", where it says whether there is one; or "outputs", where it is a number of
             outputs that the network has beside those of the classes.
@@ -51,7 +51,7 @@ class Hyperparameter(Parameter):
         checked_name(f"kind of the hyperparameter {self.name}", self.kind, KINDS)
 
     def taken(self, value: Any) -> Any:
-        """A value as a learner keeps it: checked, and a Python float, int or str.
+        """A value as a learner keeps it: checked, and a Python float, int, str or bool.
 
         Args:
             value: What its constructor received; None where the default is None.

@@ -29,7 +29,7 @@ class Parameter:
 
     Args:
         name: Name of the flag, without the dashes.
-        kind: "float", "int", "choice", or what only a flag of the command can be: "text", "bool",
+        kind: "float", "int", "choice", "bool", or what only a flag of the command can be: "text",
             "ints" (integers, separated by commas), "names" (texts, separated by commas; may be
             repeated) or "sweep" (the name of another flag and values for it; may be repeated).
         default: Value where none is set; None switches an optional number off, or stands for what
@@ -65,10 +65,12 @@ class Parameter:
 
         Raises:
             UserError: The value is no number, not finite, out of range, no integer where one is
-                expected, or not one of the choices.
+                expected, not one of the choices, or neither True nor False of a "bool".
         """
         if value is None and self.default is None:
             return value
+        if self.kind == "bool" and not isinstance(value, bool):
+            raise UserError(f"--{self.name}={value!r}: expected True or False")
         if self.kind == "choice":
             return checked_name(f"--{self.name}", value, self.choices)
         if self.kind in ("int", "float") and not self._is_in_range(value):
@@ -110,7 +112,11 @@ class Parameter:
         """The default in words; "off" for most optional numbers."""
         if callable(self.default_doc):
             return self.default_doc()
-        return self.default_doc or ("off" if self.default is None else str(self.default))
+        if self.default_doc:
+            return self.default_doc
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        return "off" if self.default is None else str(self.default)
 
 
 @dataclass(frozen=True)
@@ -135,8 +141,6 @@ class Setting(Parameter):
     def describe_default(self) -> str:
         """The default in words."""
         if not self.default_doc:
-            if isinstance(self.default, bool):
-                return "on" if self.default else "off"
             if isinstance(self.default, tuple):
                 return ",".join(map(str, self.default))
             if isinstance(self.default, float):

@@ -185,7 +185,8 @@ class Core(keras.Model):
     begins with the method's name: "add_classes", "serving_model", "loss" (others than the default),
     "targets" (losses that have no classes), "class_weight", "optimizer_state" (other optimizers
     than SGD without momentum and weight decay, which it is only told of), "jit_compile",
-    "single_tasks" (tasks one after another), "refreezing" (other layers trainable than when it was
+    "single_tasks" (tasks one after another), "tasks_alone" (a task without those before it, which
+    `learn` joins), "refreezing" (other layers trainable than when it was
     made), "no_memory" (None in place of a memory of its `memory_class`), "known_classes"; the
     options that it refuses, as `Method.refuses` of the registry; and items of
     `nccl_tf.check_learner`. A class adds its own reasons to those of its bases; "" takes one

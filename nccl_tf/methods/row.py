@@ -121,6 +121,7 @@ class Method:
         alpha_l_below_one: Whether its step sizes are defined only for $\alpha L < 1$, with $\alpha$
             the learning rate and $L$ its hyperparameter `smoothness`.
         joint: Whether it learns all tasks at once, on the union of their examples.
+        joins: Whether it learns at every task the union of all tasks so far.
         unsupported: Streams and heads that it has no meaning on.
         epochs: Default number of passes over the training examples.
         batch_sizes: Default number of examples from the stream in a step: on MNIST and digits, and
@@ -155,6 +156,7 @@ class Method:
     hyperparameters: tuple[Hyperparameter, ...] = ()
     alpha_l_below_one: bool = False
     joint: bool = False
+    joins: bool = False
     unsupported: tuple[Unsupported, ...] = ()
     epochs: int = 1
     batch_sizes: tuple[int, int] = (10, 10)

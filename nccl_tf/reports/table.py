@@ -83,8 +83,8 @@ _ESCAPES = {
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 _BOLD_NOTE = (
-    "Bold: the best mean of the column, joint training aside, and those within one standard error "
-    "of it."
+    "Bold: the best mean of the column, joint and cumulative training aside, and those within one "
+    "standard error of it."
 )
 _MOST_LETTERS = 45
 _BROKEN = r">{\raggedright\arraybackslash}p{50mm}"

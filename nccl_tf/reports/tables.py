@@ -149,7 +149,7 @@ def _rows(records: Sequence[Record], among: Sequence[Record] | None = None) -> l
 
 def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, int]]:
     """Places (row, column) of the best of each metric, and of what is within one standard error
-    of its mean; joint training, which forgets nothing by its nature, is not compared."""
+    of its mean; training on all examples, which forgets nothing by its nature, is not compared."""
     result = set()
     for name, (metric, sign) in _METRICS.items():
         if name not in numbers:
@@ -157,7 +157,7 @@ def _best(rows: Sequence[_Row], numbers: Sequence[str]) -> frozenset[tuple[int, 
         known = {
             place: spread([sign * getattr(record, metric) for record in row.records])
             for place, row in enumerate(rows)
-            if not is_joint(row.records[0])
+            if not (is_joint(row.records[0]) or is_cumulative(row.records[0]))
             and all(getattr(record, metric) is not None for record in row.records)
         }
         if not known:
@@ -173,6 +173,12 @@ def is_joint(record: Record) -> bool:
     """Whether the run learned all tasks at once, which is no continual learning."""
     method = METHODS.get(record.method)
     return method is not None and method.joint
+
+
+def is_cumulative(record: Record) -> bool:
+    """Whether the run learned at every task all examples so far."""
+    method = METHODS.get(record.method)
+    return method is not None and method.joins
 
 
 def stream_title(record: Record) -> str:

@@ -29,7 +29,7 @@ from nccl_tf.session.run import RecordOfLearn
 from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
-from nccl_tf.streams.task import JointTask, Task, classes_by_number
+from nccl_tf.streams.task import Task, bytes_of_examples, classes_by_number, training_parts
 from nccl_tf.streams.validation import hold_out
 
 _BACKUP_DIR = "backup_dir"
@@ -110,9 +110,10 @@ def learn(
     Raises:
         UserError: There are no tasks, a number is below 1, `evaluate` is unknown or has no meaning
             (all tasks are learned at once), `joint` is missing for a model that learns all tasks at
-            once, the metric is unknown or missing where targets are no classes, `class_weight` is
-            refused as by `fit`, no share can be held out, or the folder holds the backup of another
-            call, or of an ended one that began with other weights, or cannot be written.
+            once, or set for one that joins those so far, the metric is unknown or missing where
+            targets are no classes, `class_weight` is refused as by `fit`, no share can be held out,
+            or the folder holds the backup of another call, or of an ended one that began with other
+            weights, or cannot be written.
 
     Example:
 
@@ -130,7 +131,14 @@ def learn(
     weights = model.class_factors(class_weight, names)
     if validation is not None:
         tasks = _with_validation(tasks, validation, seed)
-    parts: list[Any] = [JointTask(tasks)] if joint else tasks
+    joins = bool(model.why_not("tasks_alone"))
+    if joint and joins:
+        raise UserError(
+            f"received joint=True for {type(model).__name__}, which "
+            f"{model.why_not('tasks_alone')}: leave joint out, or take Finetune to learn all "
+            "tasks at once"
+        )
+    parts: Sequence[Any] = training_parts(tasks, joint=joint, joins=joins)
     passes = _passes(epochs, len(parts))
     for part, number in zip(parts, passes, strict=True):
         part.steps(batch_size, number)
@@ -197,7 +205,10 @@ def learn(
         earlier = state.earlier
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, number) for part, number in zip(parts, passes, strict=True)]
-    run = record.learned_run(made, earlier, seed, source, steps, train_seconds, evaluation.seconds)
+    run = record.learned_run(
+        made, earlier, seed, source, steps, train_seconds, evaluation.seconds,
+        bytes_of_examples(tasks) if joins else 0,
+    )  # fmt: skip
     head = "single head" if model.heads is None else "multi-head"
     title = f"{type(model).__name__} on {data}, {head}{', continued' if earlier else ''}"
     initial = np.array(evaluation.initial)

@@ -30,6 +30,7 @@ def measured_entries(
     train_seconds: float,
     compile_seconds: float,
     eval_seconds: float,
+    kept: int,
     is_own_process: bool,
 ) -> dict[str, Any]:
     """The entries of a record that are neither settings nor metrics.
@@ -43,6 +44,8 @@ def measured_entries(
         train_seconds: In training steps.
         compile_seconds: In tracing and compiling.
         eval_seconds: In evaluation.
+        kept: Bytes of the examples that the session keeps beside the learner, to train on them
+            again in later tasks.
         is_own_process: Whether the process ran this alone, so that its peak of memory is the run's,
             and whether the learner's state belongs to the record.
     """
@@ -60,7 +63,7 @@ def measured_entries(
         "environment": variables_that_decide_bits(),
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
         **(state_and_memory(learner.state_variables) if is_own_process else _WITHOUT_STATE),
-        "bytes_stored": bytes_stored(learner),
+        "bytes_stored": bytes_stored(learner) + kept,
         "examples_passed": examples_passed(settings, steps, has_convolutions(learner.network)),
         "train_seconds": train_seconds,
         "compile_seconds": compile_seconds,

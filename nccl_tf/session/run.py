@@ -187,6 +187,7 @@ class RecordOfLearn:
         steps: Sequence[int],
         train_seconds: float,
         eval_seconds: float,
+        kept: int,
     ) -> LearnedRun:
         """The run that a call was, when the learner is trained.
 
@@ -197,6 +198,7 @@ class RecordOfLearn:
             steps: Of each part that is trained at once, where no callback stops it early.
             train_seconds: Of training and compiling, in this process.
             eval_seconds: Of evaluation.
+            kept: Bytes of examples that the call kept beside the learner.
         """
         model = self._model
         memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
@@ -205,7 +207,7 @@ class RecordOfLearn:
         measured = measured_entries(
             model, settings, source=source, rates=[settings.learning_rate] * len(steps),
             steps=steps, train_seconds=train_seconds, compile_seconds=0.0,
-            eval_seconds=eval_seconds, is_own_process=False,
+            eval_seconds=eval_seconds, kept=kept, is_own_process=False,
         )  # fmt: skip
         return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
 

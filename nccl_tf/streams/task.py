@@ -1,7 +1,7 @@
 """The tasks of a stream, and their union for joint training."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +22,11 @@ class _Trained:
         class_names: The names of all classes of the stream by their numbers; none where it has
             none.
         positive: The name of class 1, as `Stream.positive`.
+        joins_tasks: Whether they are those of all tasks so far, and so are its batches.
     """
 
     num_train: int
+    joins_tasks = False
     class_names: tuple[str, ...] = ()
     positive: str | None = None
 
@@ -60,7 +62,7 @@ class _Trained:
         """
         self.steps(batch_size, passes)
         orders = (self._order(seed, number) for number in range(passes))
-        return make_batches(*self._examples(), orders, batch_size, skip)
+        return self._told(make_batches(*self._examples(), orders, batch_size, skip))
 
     def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> "tf.data.Dataset":
         """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
@@ -75,7 +77,11 @@ class _Trained:
         """
         self.steps(batch_size, epochs)
         orders = (self._order(seed, number) for number in range(epochs))
-        return epoch_batches(*self._examples(), orders, batch_size)
+        return self._told(epoch_batches(*self._examples(), orders, batch_size))
+
+    def _told(self, batches: Any) -> "tf.data.Dataset":
+        batches.joins_tasks = self.joins_tasks
+        return batches
 
     def _examples(self) -> tuple[Examples, int | np.ndarray]:
         """The training examples, and the id of their task, or of the task of each."""
@@ -165,6 +171,8 @@ class JointTask(_Trained):
 
     Args:
         tasks: The tasks, in the order of their ids.
+        task_id: The number of the training, by which `fit` knows it: 0 where all tasks are learned
+            at once, the last task's where they are learned with those before.
 
     Raises:
         UserError: `tasks` is empty.
@@ -177,12 +185,12 @@ class JointTask(_Trained):
     ```
     """
 
-    task_id = 0
+    joins_tasks = True
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[Task], task_id: int = 0) -> None:
         if not tasks:
             raise UserError("received no tasks: expected at least one task to learn jointly")
-        self.tasks = tuple(tasks)
+        self.tasks, self.task_id = tuple(tasks), task_id
         self.num_train = sum(task.num_train for task in self.tasks)
         self.class_names, self.positive = self.tasks[0].class_names, self.tasks[0].positive
 
@@ -226,6 +234,30 @@ class JointTask(_Trained):
             start += task.num_train
         filled = iter(columns)
         return train.map(lambda _: next(filled))
+
+
+def training_parts(
+    tasks: Sequence[Task], *, joint: bool = False, joins: bool = False
+) -> list[Task] | list[JointTask]:
+    """What is trained on in turn: the tasks, their union alone, or at each task all so far.
+
+    Args:
+        tasks: The tasks of a stream in their order.
+        joint: Whether all are learned at once.
+        joins: Whether each is learned with those before it.
+    """
+    if joint:
+        return [JointTask(tasks)]
+    if joins:
+        return [JointTask(tasks[: i + 1], task.task_id) for i, task in enumerate(tasks)]
+    return list(tasks)
+
+
+def bytes_of_examples(tasks: Sequence[Task]) -> int:
+    """The bytes of the training examples of tasks: inputs, labels and the id of each one's task."""
+    return sum(
+        sum(column.nbytes for column in task.train.columns()) + 4 * task.num_train for task in tasks
+    )
 
 
 def classes_by_number(tasks: Sequence[Task]) -> list[list[int]]:

@@ -19,11 +19,11 @@ whose step is timed."""
 
 
 def asks_for_tasks(method: Method) -> bool:
-    """Whether it acts where a task ends, or reads the examples of ended tasks alone."""
+    """Whether it acts where a task ends, reads examples of ended tasks alone, or joins tasks."""
     bases = [cls for cls in method.learner_class().__mro__ if cls not in (Learner, Core)]
     acts = any("on_task_end" in vars(cls) for cls in bases)
     memory = method.memory or ""
-    return acts or memory in ("ring", "exemplars") or memory.startswith("past")
+    return acts or method.joins or memory in ("ring", "exemplars") or memory.startswith("past")
 
 
 def table(results: Mapping[str, Sequence[Result]]) -> str:

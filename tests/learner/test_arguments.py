@@ -36,6 +36,7 @@ OTHER = {
     "example_dtype": "float16", "extras": {"logits": [[4], "float32"]}, "label_shape": [4],
     "label_dtype": "float32", "rule": "off_by_one", "exclude_current_task": True, "per_class": 2,
     "slots_per_class": 3, "task_classes": [[0, 1], [2, 3]], "general": 4, "general_share": 0.25,
+    "joined": True,
 }  # fmt: skip
 """A value of each argument that no row of a method has, other than its default where it can be."""
 KNOW_NOTHING = ("fecam", "icarl", "ncm", "ranpac", "slda", "supsup")  # refuse known_classes

@@ -146,6 +146,8 @@ def other(row, value):
     """A value of a row that is not this one."""
     if row.kind == "choice":
         return next(choice for choice in row.choices if choice != value)
+    if row.kind == "bool":
+        return not value
     for each in (0.5, 0.25, 2.0, 3.0, 0.125):
         number = int(each * 8) if row.kind == "int" else each
         try:

@@ -334,6 +334,8 @@ def numbers_of(name: str):
         if row.kind == "choice":
             other = next(choice for choice in row.choices if choice != row.default)
             yield row, other, "no such choice"
+        elif row.kind == "bool":
+            yield row, not row.default, "no such switch"
         else:
             tries = (2 * row.default, row.default / 2) if row.default else (0.5, 1, 2)
             tries = [int(value) if row.kind == "int" else value for value in tries]

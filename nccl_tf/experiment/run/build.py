@@ -21,7 +21,7 @@ from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
 from nccl_tf.records.options import Options
 from nccl_tf.records.settings import Settings
-from nccl_tf.streams import JointTask, Stream, Task, load_stream
+from nccl_tf.streams import Stream, load_stream
 
 REFERENCE_STEPS = 1000
 """Steps of a task for which --schedule=inverse_sqrt leaves the rate as it is."""
@@ -54,13 +54,6 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
         data_dir=options.data_dir,
         manual_dir=options.manual_dir,
     )
-
-
-def training_parts(settings: Settings, stream: Stream) -> list[Task] | list[JointTask]:
-    """Training data in order: the tasks, or their union for a joint method."""
-    if get_method(settings.method).joint:
-        return [JointTask(stream.tasks)]
-    return list(stream)
 
 
 def build_network(settings: Settings, stream: Stream, seed: int) -> keras.Model:

@@ -17,7 +17,6 @@ from nccl_tf.experiment.run.build import (
     build_learner,
     build_stream,
     task_learning_rates,
-    training_parts,
     training_rate,
 )
 from nccl_tf.experiment.run.console import Console
@@ -46,6 +45,7 @@ from nccl_tf.session.loop import Session
 from nccl_tf.session.measured import measured_entries
 from nccl_tf.session.state import Place, SessionCallback, SessionState
 from nccl_tf.streams import Stream
+from nccl_tf.streams.task import bytes_of_examples, training_parts
 
 
 def run_seed(
@@ -88,7 +88,8 @@ def run_seed(
         keras.utils.set_random_seed(seed)
         tf.config.experimental.enable_op_determinism()
     stream = build_stream(settings, options, seed)
-    parts = training_parts(settings, stream)
+    method = get_method(settings.method)
+    parts = training_parts(stream.tasks, joint=method.joint, joins=method.joins)
     check_fits(settings, stream, max(part.num_train for part in parts))
     steps = [part.steps(settings.batch_size, settings.epochs) for part in parts]
     rates = task_learning_rates(settings, steps)
@@ -117,7 +118,7 @@ def run_seed(
         clock,
         Progress(
             steps, console, evaluation, settings.epochs,
-            joint=get_method(settings.method).joint,
+            joint=method.joint,
         ),
         steps_csv,
     ]  # fmt: skip
@@ -174,6 +175,7 @@ def run_seed(
             train_seconds=clock.train_seconds,
             compile_seconds=clock.compile_seconds,
             eval_seconds=evaluation.seconds,
+            kept=bytes_of_examples(stream.tasks) if method.joins else 0,
             is_own_process=True,
         )
         | ({"diagnostics": diagnostics.record()} if diagnostics else {}),

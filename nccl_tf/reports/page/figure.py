@@ -20,7 +20,8 @@ Chart = dict[str, Any]
 """What plotly draws: "data", a list of traces, and "layout"."""
 
 _DRAWN = 6
-"""Methods whose best settings have a line when the page opens, besides joint training."""
+"""Methods whose best settings have a line when the page opens, besides joint and cumulative
+training."""
 _MOST_LINES, _MOST_ROWS = 100, 40
 """Settings of a view that the curves, and the matrix, have; more take long to draw."""
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
@@ -75,8 +76,9 @@ def charts(groups: Sequence[Group], numbers: Mapping[str, int]) -> dict[str, Cha
 def _looks(groups: Sequence[Group], numbers: Mapping[str, int]) -> list[tuple[Group, _Look]]:
     """A method has its colour and symbol, and its settings differ in their dashes."""
     best = best_of_methods(groups)
-    drawn = [group for group in best if not group.joint][:_DRAWN]
+    drawn = [group for group in best if not (group.joint or group.cumulative)][:_DRAWN]
     drawn += [group for group in best if group.joint][:1]
+    drawn += [group for group in best if group.cumulative][:1]
     places: Counter[str] = Counter()
     looks = []
     for group in groups:

@@ -22,7 +22,7 @@ from nccl_tf.reports.records import (
     record_key,
     spread_of,
 )
-from nccl_tf.reports.tables import is_joint, stream_names
+from nccl_tf.reports.tables import is_cumulative, is_joint, stream_names
 
 STEP_SIZES = {
     "lambda": "Λ, inner product of the gradients",
@@ -85,6 +85,11 @@ class Group:
     def joint(self) -> bool:
         """Whether all tasks are learned at once."""
         return is_joint(self.records[0])
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether each task is learned with all examples so far."""
+        return is_cumulative(self.records[0])
 
     def matrices(self) -> np.ndarray:
         """The accuracy matrices in percent, float64 [seeds, tasks, tasks], nan where unmeasured."""

@@ -51,8 +51,9 @@ _INTRO = (
 _FIGURE_NOTE = (
     "The menu chooses the stream, and the memory size (or none), batch size and passes that "
     "methods are compared with: those of most methods come first. The best settings of six methods "
-    "and of joint training have a line; a click in the legend shows or hides others, the best "
-    "hundred and the best of each method. Bands and bars: one standard deviation over seeds."
+    "and of joint and cumulative training have a line; a click in the legend shows or hides "
+    "others, the best hundred and the best of each method. Bands and bars: one standard deviation "
+    "over seeds."
 )
 _COSTS_NOTE = (
     "Bytes stored: what the method keeps beside its network and the optimizer's. Examples passed: "

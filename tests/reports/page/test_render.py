@@ -68,14 +68,14 @@ def test_the_charts_of_a_view(largest):
     np.testing.assert_allclose(slider["steps"][1]["args"][0]["z"][0][1], [80, 90, np.nan])
 
 
-def test_lines_of_six_methods_and_of_joint_training_are_drawn_at_first():
+def test_lines_of_six_methods_and_of_those_that_keep_all_examples_are_drawn_at_first():
     able = [row for row in METHODS.values() if not row.unsupported_reason("permuted", "single")]
-    names = [row.name for row in able if not row.joint][:8]
-    values = [[0.5, np.nan], [0.5, 0.5]]
-    made = [sample.record(values, method=name) for name in (*names, "multi_task")]
+    names = [row.name for row in able if not (row.joint or row.joins)][:8]
+    values, all_examples = [[0.5, np.nan], [0.5, 0.5]], ("multi_task", "cumulative")
+    made = [sample.record(values, method=name) for name in (*names, *all_examples)]
     lines = lines_of(of_groups(made)["curves"])
     shown = [line["name"] for line in lines if line["visible"] is True]
-    assert len(lines) == 9 and len(shown) == 7 and "Multi-task" in shown
+    assert len(lines) == 10 and len(shown) == 8 and {"Multi-task", "Cumulative"} <= set(shown)
 
 
 def test_no_two_methods_look_alike_and_each_looks_the_same_in_every_view():
