@@ -361,14 +361,17 @@ def differences(here: Any, there: Any) -> list[str]:
 
 
 def main() -> int:
+    def several(text: str) -> list[str]:
+        return [part for part in text.split(",") if part]
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", nargs="?", const="", metavar="FILE")
     parser.add_argument("--compare", metavar="FILE")
     parser.add_argument("--float64", action="store_true")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--xla", action="store_true", help="chunks of steps; with --float64")
-    parser.add_argument("--methods", type=lambda text: text.split(","), default=[])
-    parser.add_argument("--kinds", type=lambda text: text.split(","), default=[], help=str(KINDS))
+    parser.add_argument("--methods", type=several, default=[])
+    parser.add_argument("--kinds", type=several, default=[], help=str(KINDS))
     asked = parser.parse_args()
     if asked.write == "" and (asked.methods or asked.kinds):
         parser.error("--write without FILE stores all runs: leave --methods and --kinds out")
@@ -400,8 +403,7 @@ def main() -> int:
         found[name] = numbers64(run, asked.xla) if asked.float64 else digests_of(run)
         print(f"{name}: {time.process_time() - start:.1f} s, {len(found[name])} values", flush=True)
         if stored is not None:
-            there = stored[name] if asked.float64 else stored.get(name, {})
-            lines = differences(found[name], there)
+            lines = differences(found[name], stored[name]) if name in stored else ["is not stored"]
             print("".join(f"  {line}\n" for line in lines), end="", flush=True)
             count += len(lines)
         elif not asked.float64:

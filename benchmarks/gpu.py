@@ -1,22 +1,26 @@
 """Steps on a GPU: plain, in chunks under XLA, and in PyTorch, eager and as one CUDA graph.
 
 python -m benchmarks.gpu [--networks=dense,resnet20,resnet64] [--methods=er_ring,nccl_ring,...]
-    [--batches=10,128] [--precisions=float32,tensorfloat32] [--output=FILE]
+    [--batches=10,128] [--precisions=float32,tensorfloat32] [--output=FILE] [--turns=FILE]
 
 A table has milliseconds a step, medians, the seconds of the first call of a chunk, compiling
 included, and the share of a call's time in which some kernel runs. A dash stands for a side that
 there is not: PyTorch's where it is not installed. `--output` keeps each row as a line of JSON as
 soon as it is measured, and a row that the file has of this device and commit is not measured again;
-`python -m docs.make.speed FILE` puts them on the page. Without a GPU the command says so and ends;
+`python -m docs.make.speed FILE` puts them on the page. With `--turns`, several processes that are
+given the same file compile side by side, which takes most of the time, and measure one after
+another, when none compiles. Without a GPU the command says so and ends;
 `--device=cpu` is for trying it out, with small numbers (`--steps=5 --networks=dense --batches=10`).
 """
 
 import argparse
+import contextlib
+import fcntl
 import importlib.util
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,15 +145,50 @@ def torchs(
     return call
 
 
+@contextlib.contextmanager
+def held(path: Path | None, alone: bool) -> Iterator[None]:
+    """Hold a file, alone or beside others that do not ask for it alone; nothing without one."""
+    if path is None:
+        yield
+        return
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 def compare(
-    network: Network, name: str, batch: int, rounds: int, device: str
+    network: Network, name: str, batch: int, rounds: int, device: str, turns: Path | None = None
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Measure the sides of a method.
+
+    Args:
+        network: What learns.
+        name: Of the method, as in `METHODS`.
+        batch: Examples of the stream, and of the memory.
+        rounds: Of all sides.
+        device: `gpu` or `cpu`.
+        turns: A file by which processes measure one after another; None for one process.
 
     Returns:
         Milliseconds a step of each side that there is; and the seconds of the first call of a
         chunk, with the shares of a call's time in kernels, by the heads of their columns.
     """
+    with held(turns, alone=False):
+        sides, more = prepare(network, name, batch, device)
+    with held(turns, alone=True):
+        seconds = measure(sides, rounds)
+        for side in ("plain", "chunk"):
+            share = kernel_share(sides[side])
+            if share is not None:
+                more[f"{side} in kernels"] = share
+    steps = dict(zip(SIDES, (network.steps, MORE * network.steps) * 2, strict=True))
+    return {side: 1e3 * seconds[side] / steps[side] for side in seconds}, more
+
+
+def prepare(
+    network: Network, name: str, batch: int, device: str
+) -> tuple[dict[str, Callable[[], None]], dict[str, float]]:
+    """The sides of a method, each called once, and the seconds of the first call of a chunk."""
     many = MORE * network.steps
     sides = {
         "plain": ours(network, name, batch, network.steps, False),
@@ -159,16 +198,12 @@ def compare(
         where = "cpu" if device == "cpu" else "cuda"
         sides["eager PyTorch"] = torchs(network, name, batch, network.steps, False, where)
         sides["PyTorch, one CUDA graph"] = torchs(network, name, batch, many, True, where)
-    start = time.perf_counter()
-    sides["chunk"]()
-    more = {"first chunk, s": time.perf_counter() - start}
-    seconds = measure(sides, rounds)
-    for side in ("plain", "chunk"):
-        share = kernel_share(sides[side])
-        if share is not None:
-            more[f"{side} in kernels"] = share
-    steps = dict(zip(SIDES, (network.steps, many) * 2, strict=True))
-    return {side: 1e3 * seconds[side] / steps[side] for side in seconds}, more
+    seconds = {}
+    for side, call in sides.items():
+        start = time.perf_counter()
+        call()
+        seconds[side] = time.perf_counter() - start
+    return sides, {"first chunk, s": seconds["chunk"]}
 
 
 def print_table(
@@ -179,6 +214,7 @@ def print_table(
     rounds: int,
     device: str,
     keep: "Rows | None" = None,
+    turns: Path | None = None,
 ) -> None:
     """Measure and print the steps of one network at one size of the batches."""
     columns = ("first chunk, s", "plain in kernels", "chunk in kernels")
@@ -190,7 +226,7 @@ def print_table(
         key = {"network": name, "batch": batch, "method": method, "tensorfloat32": rounded}
         found = keep.find(key) if keep else None
         if found is None:
-            times, more = compare(network, method, batch, rounds, device)
+            times, more = compare(network, method, batch, rounds, device, turns)
             if keep:
                 keep.add(key, times, more)
         else:
@@ -298,6 +334,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", choices=("gpu", "cpu"), default="gpu")
     parser.add_argument("--output", type=Path, help="file of rows, a line of JSON each")
+    parser.add_argument("--turns", type=Path, help="file by which processes measure in turns")
     return parser.parse_args(argv)
 
 
@@ -321,7 +358,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             network = NETWORKS[name]
             network = network._replace(steps=asked.steps or network.steps)
             for batch in map(int, asked.batches):
-                print_table(name, network, asked.methods, batch, asked.rounds, asked.device, keep)
+                print_table(
+                    name, network, asked.methods, batch, asked.rounds, asked.device, keep,
+                    asked.turns,
+                )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a machine with a GPU is asked for, the most wanted first; about 12 minutes on an H100.
+# What a machine with a GPU is asked for, the most wanted first; about 12 minutes on an H100 with 16 cores.
 #
 #   sh benchmarks/on_a_gpu.sh [FOLDER]     from the root of a checkout; FOLDER is build/gpu by default
 #
@@ -14,6 +14,7 @@
 # it finds stays in FOLDER.
 set -u
 folder=${1:-build/gpu}; python=${PYTHON:-python}; device=${DEVICE:-gpu}; limit=${LIMIT:-660}
+workers=${WORKERS:-3}
 mkdir -p "$folder/done" "$folder/log"
 ends=$(($(date +%s) + limit))
 export PYTHONUNBUFFERED=1
@@ -34,6 +35,23 @@ part() {
   return 0
 }
 
+# steps NETWORK METHODS [FLAGS...]: a process for each method, of which one measures at a time.
+steps() {
+  network=$1; methods=$2; shift 2
+  for method in $methods; do
+    part "steps_$network-$method-$*" "$python" -m benchmarks.gpu "--networks=$network" \
+      "--methods=$method" --precisions=float32 --rounds=3 "--device=$device" \
+      "--output=$folder/gpu.jsonl" "--turns=$folder/turns" "$@" &
+  done
+}
+
+# digests NAME METHODS [FLAGS...]: weights after 200 steps in float64, beside those of a processor.
+digests() {
+  name=$1; methods=$2; shift 2
+  part "digests_$name" "$python" -m benchmarks.digests --float64 "--device=$device" \
+    "--methods=$methods" "$@"
+}
+
 # cells NAME TABLE METHODS FLAGS...: one seed of the cells of one of the paper's tables.
 cells() {
   name=$1; table=$2; methods=$3; shift 3
@@ -43,31 +61,39 @@ cells() {
       "--output_dir=$folder/runs/$name" "--device=$device" --workers=1
   else
     part "$name" "$python" run.py parity "--table=$table" "--method=$methods" --run_missing --seeds=0 \
-      --diagnostics=off "--output_dir=$folder/runs" "--device=$device" --workers=1 "$@"
+      --diagnostics=off "--output_dir=$folder/runs/$name" "--device=$device" --workers="$workers" "$@"
   fi
 }
 
+# Compiling a chunk keeps a core busy for a minute, and the card idle: processes compile side by side.
 if [ -n "${SMALL-}" ]; then
-  steps="--networks=dense --batches=10 --precisions=float32 --methods=er_ring,nccl_ring --steps=5 --rounds=1"
-  digests="--methods=er_ring,nccl_ring"
+  steps dense "er_ring nccl_ring" --batches=10 --steps=5
+  wait
+  digests plain er_ring,nccl_ring
+  digests xla er_ring,nccl_ring --xla
 else
-  steps="--batches=10 --precisions=float32 --methods=er_ring,nccl_ring --rounds=3"
-  digests=
+  steps dense "er_ring nccl_ring agem derpp" --batches=10
+  steps dense "er_ring nccl_ring" --batches=128
+  steps resnet20 "er_ring nccl_ring" --batches=10 --steps=20
+  steps resnet64 "er_ring nccl_ring" --batches=10 --steps=20
+  wait
+  # What follows measures no time.
+  digests xla er_ring,nccl_ring,nccl_reservoir,derpp,agem,er_ace,ewc,mega1 --xla &
+  digests plain "" &
 fi
-# shellcheck disable=SC2086 # These are lists of words.
-part steps "$python" -m benchmarks.gpu $steps "--device=$device" "--output=$folder/gpu.jsonl"
-# shellcheck disable=SC2086
-part digests "$python" -m benchmarks.digests --float64 "--device=$device" $digests
-# shellcheck disable=SC2086
-part digests_xla "$python" -m benchmarks.digests --float64 --xla "--device=$device" $digests
 part readme "$python" run.py "--device=$device" "--output_dir=$folder/readme"
+{
+  cells T12 T12 nccl_reservoir,nccl_ring,er_reservoir,iid_online,finetune
+  cells T2 T13 nccl_reservoir,agem,mir
+} &
 cells T3 T3 nccl_ring --dataset=split_cifar100
-cells T8 T8 nccl_ring,nccl_reservoir
+cells T8 T8 nccl_reservoir,er_reservoir,agem,finetune,ewc
 if [ -n "${MINI_IMAGENET-}" ]; then
   cells T7 T7 nccl_ring,nccl_reservoir,er_ring,er_reservoir "--manual_dir=$MINI_IMAGENET"
 else
   echo "T7: left out, because MINI_IMAGENET names no folder"
 fi
+wait
 
 if [ -n "${SMALL-}" ]; then
   "$python" -m docs.make.speed "$folder/gpu.jsonl" --check

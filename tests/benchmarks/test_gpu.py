@@ -55,7 +55,7 @@ def test_a_table_has_every_side_that_there_is(capsys, monkeypatch):
 def test_a_row_of_this_device_and_commit_is_measured_once(tmp_path, capsys, monkeypatch):
     measured = []
 
-    def compare(network, name, batch, rounds, device):
+    def compare(network, name, batch, rounds, device, turns):
         measured.append(name)
         return {"plain": 1.0, "chunk": 0.25}, {"first chunk, s": 2.0}
 
