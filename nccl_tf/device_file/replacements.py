@@ -67,10 +67,65 @@ def arg_max(op: Any, ins: Sequence[Any]) -> list[Any] | None:
     return [tf.cast(tf.argmax(values, axis, tf.int32), wanted)]
 
 
+@replaces("Relu", "Relu6")
+def relu(op: Any, ins: Sequence[Any]) -> list[Any] | None:
+    """Values of at least 0, and at most 6."""
+    if not _is_of_a_product(ins[0]):
+        return None
+    positive = _at_least(ins[0], tf.zeros([], ins[0].dtype))
+    return [positive if op.type == "Relu" else _at_most(positive, tf.constant(6, ins[0].dtype))]
+
+
+@replaces("Maximum")
+def maximum(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """The larger one of two."""
+    return [_at_least(*_constant_last(ins))]
+
+
+@replaces("Minimum")
+def minimum(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """The smaller one of two."""
+    return [_at_most(*_constant_last(ins))]
+
+
 @replaces("ClipByValue")
 def clip(op: Any, ins: Sequence[Any]) -> list[Any]:
     """Values between two others."""
-    return [tf.minimum(tf.maximum(ins[0], ins[1]), ins[2])]
+    return [_at_most(_at_least(ins[0], ins[1]), ins[2])]
+
+
+_PRODUCTS = "MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"
+
+
+def _is_of_a_product(tensor: Any) -> bool:
+    """Whether a tensor is a product of matrices, and operations of constants on it.
+
+    The converter fuses a bound, such as that of a relu, with a product that it finds before it,
+    and loses the bound where both matrices are read from variables. On its way there it passes
+    reshapes, transposes and sums with zeros, so that what has one input counts.
+    """
+    while tensor.op.type not in _PRODUCTS:
+        moving = [each for each in tensor.op.inputs if tf.get_static_value(each) is None]
+        if len(moving) != 1:
+            return False
+        tensor = moving[0]
+    return True
+
+
+def _constant_last(ins: Sequence[Any]) -> Sequence[Any]:
+    return ins if tf.get_static_value(ins[0]) is None else ins[::-1]
+
+
+def _at_least(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    if _is_of_a_product(values):
+        return tf.where(values < bound, bound, values)
+    return tf.maximum(values, bound)
+
+
+def _at_most(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    if _is_of_a_product(values):
+        return tf.where(values > bound, bound, values)
+    return tf.minimum(values, bound)
 
 
 @replaces("FloorDiv")

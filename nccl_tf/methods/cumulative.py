@@ -47,6 +47,7 @@ class Cumulative(Learner):
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {
         "tasks_alone": "trains on all examples so far and keeps none",
+        "export_learner": "trains on all examples so far, which no device keeps",
         **rows.CUMULATIVE.refuses,
     }
 

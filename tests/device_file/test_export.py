@@ -176,6 +176,63 @@ def test_wrong_labels_skip_their_steps_and_stop_nothing(device):
     assert not np.array_equal(device("weights")["weights"], weights)
 
 
+def test_a_task_that_begins_ends_a_row_of_skipped_steps(learner, device):
+    (part,) = (
+        part
+        for part in layout_of(Program(learner, BATCH, 1)).parts
+        if part.name == learner.progress.skipped_in_a_row.path
+    )
+
+    def skipped_in_a_row():
+        return int(device.state[part.offset : part.offset + part.size].view(part.dtype)[0])
+
+    for number in range(3):
+        device.train(examples(0)[0], LABELS_OUTSIDE)
+        assert skipped_in_a_row() == number + 1
+    device("begin_task")
+    assert skipped_in_a_row() == 0
+
+
+def test_what_an_exception_has_left_is_undone_by_restore(made, device):
+    """The runtime begins a step of another size, and fails in the middle."""
+    other = Device(made[1].path)
+    state = device.state
+    with pytest.raises((RuntimeError, ValueError)):
+        device.train(*examples(0, 7))
+    assert device("restore", state=state)["ok"] == 1
+    np.testing.assert_array_equal(device.state, state)
+    for each in (device, other):
+        assert each.train(*examples(0))["learned"] == 1
+    np.testing.assert_array_equal(device.state, other.state)
+
+
+def test_the_newer_interface_learns_the_same_bytes(made, device):
+    from ai_edge_litert.compiled_model import CompiledModel
+
+    model = CompiledModel.from_file(str(made[1].path))
+    signatures = model.get_signature_list()
+
+    def run(name, **columns):
+        number = model.get_signature_index(name)
+        inputs, outputs = model.create_input_buffers(number), model.create_output_buffers(number)
+        for column, buffer in zip(signatures[name]["inputs"], inputs, strict=True):
+            buffer.write(columns[column])
+        model.run_by_index(number, inputs, outputs)
+        return dict(zip(signatures[name]["outputs"], outputs, strict=True))
+
+    def state():
+        return np.asarray(run("save")["state"].read(device.state.size, np.uint8))
+
+    before = state()
+    for number in range(2):
+        images, labels = examples(0, seed=number)
+        run("train", x=images, y=labels, weights=np.ones(BATCH, np.float32))
+        device.train(images, labels)
+    np.testing.assert_array_equal(state(), device.state)
+    assert run("restore", state=before)["ok"].read(1, np.int32)[0] == 1
+    np.testing.assert_array_equal(state(), before)
+
+
 def test_a_task_begins_with_the_first_step_and_ends_once(made):
     device = Device(made[1].path)
     assert device("begin_task")["task"] == 0  # it is open

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from nccl_tf.device_file import walker
 from nccl_tf.errors import UserError
 from tests.device_file.learners import SHAPE, compiled, er, examples, network
 
@@ -62,6 +63,14 @@ def test_numbers_that_litert_does_not_learn_with(dtype, tmp_path):
     refused(tmp_path, learner, "'precise' computes in float64" if dtype == "float64" else dtype[6:])
 
 
+def test_a_base_quantized_to_int8(tmp_path):
+    base = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "relu", name="small")])
+    base.quantize("int8")
+    base.trainable = False
+    learner = compiled(nccl_tf.Finetune(keras.Sequential([base, keras.layers.Dense(6)])))
+    refused(tmp_path, learner, "'small' computes in int8")
+
+
 def test_inputs_without_a_fixed_form(tmp_path):
     pooled = finetune(keras.layers.GlobalAveragePooling2D(), shape=(None, None, 1))
     refused(tmp_path, pooled, "unknown side")
@@ -112,6 +121,14 @@ def test_without_the_extra_its_command_is_named(tmp_path, monkeypatch):
 def test_an_operation_is_named_with_its_layer(tmp_path):
     layer = keras.layers.Lambda(lambda x: keras.ops.erfinv(x / 2), name="wide")
     refused(tmp_path, finetune(layer, keras.layers.Flatten()), "'wide'.*Erfinv")
+
+
+@pytest.mark.nightly
+@pytest.mark.seconds(60)  # a conversion
+def test_a_branch_that_litert_runs_wrong(tmp_path, monkeypatch):
+    monkeypatch.setattr(walker, "_packed", list)  # as TensorFlow has it, with pairs
+    monkeypatch.setattr(walker, "_unpacked", lambda packed, forms: list(packed))
+    refused(tmp_path, er(), "returns one tensor twice")
 
 
 def test_a_large_memory_is_told_of(caplog):

@@ -86,6 +86,28 @@ def test_a_relu_with_an_end_passes_what_is_between():
     assert np.flatnonzero(wanted).tolist() == [2]
 
 
+BOUNDS = {
+    "relu": tf.nn.relu,
+    "relu of a bias of zeros": lambda x: tf.nn.relu(x + tf.zeros([5])),
+    "relu of a turned one": lambda x: tf.nn.relu(tf.transpose(x)),
+    "relu6": tf.nn.relu6,
+    "clip": lambda x: tf.clip_by_value(x, -1, 1),
+    "maximum": lambda x: tf.maximum(0.0, x),
+    "minimum": lambda x: tf.minimum(tf.maximum(tf.reshape(x, [15]), 0.0), 1.0),
+}
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_bound_of_a_product_is_kept(bound):
+    """The converter drops it where both matrices are variables."""
+    matrices = [RANDOM.normal(0, 4, size).astype(np.float32) for size in ((3, 4), (4, 5))]
+    function = BOUNDS[bound]
+    wanted = agrees(lambda one, other: function(one @ other), *matrices, atol=1e-5)
+    assert -1 <= wanted.min() < wanted.max()
+    matrices[0][1] = np.nan
+    agrees(lambda one, other: function(one @ other), *matrices, atol=1e-5)
+
+
 def test_dropout_draws_as_in_keras():
     lite = Lite(
         lambda a0: tf.nn.experimental.stateless_dropout(a0, 0.3, seed=[3, 4]),
