@@ -37,14 +37,17 @@ def pass_task(
         as_batch: `Learner.as_batch`.
     """
     for option in asking(options, when):
-        step = tf.function(
+        sums_of = tf.function(
             lambda batch, option=option: option.task_sums(batch, when), reduce_retracing=True
         )
-        total: Any = None
+        totals: Any = None
         for data in batches:
-            sums = step(counted(as_batch(tf.nest.map_structure(tf.convert_to_tensor, data))))
-            total = sums if total is None else tf.nest.map_structure(tf.add, total, sums)
-        option.on_task_pass(when, tf.nest.map_structure(np.asarray, total))
+            sums = sums_of(counted(as_batch(tf.nest.map_structure(tf.convert_to_tensor, data))))
+            if totals is None:
+                totals = tf.nest.map_structure(tf.Variable, sums)
+            else:  # In place, since a sum may take megabytes.
+                tf.nest.map_structure(lambda total, part: total.assign_add(part), totals, sums)
+        option.on_task_pass(when, tf.nest.map_structure(np.asarray, totals))
 
 
 def counted(batch: Batch) -> Batch:

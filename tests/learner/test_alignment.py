@@ -61,7 +61,8 @@ def aligned_by_numpy(kernel, bias, how, seed=0):
     task = np.array([0, 0, 1, 1])
     means = np.stack([features[k == LABELS].mean(0) for k in range(CLASSES)])
     covariance = np.mean([np.cov(features[k == LABELS].T) for k in range(CLASSES)], axis=0)
-    factor = np.linalg.cholesky(covariance + 1e-4 * np.eye(WIDTH))
+    values, axes = np.linalg.eigh(covariance + 1e-4 * np.eye(WIDTH))
+    factor = axes * np.sqrt(values)
     draws = np.random.default_rng([seed, 11, 1])
     shares = 1 - how.decay + how.decay * (task + 1) / 2
     weights = [kernel.astype(np.float64), bias.astype(np.float64)]

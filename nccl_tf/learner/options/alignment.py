@@ -204,15 +204,13 @@ class AlignHead(Option):
         counts, totals, products = sums
         found = counts > 0
         means = totals / np.maximum(counts, 1)[:, None]
-        outer = np.einsum(
-            "c,cd,ce->cde" if len(products) > 1 else "c,cd,ce->de", counts, means, means
-        )
         scatter, freedom = self.scatter.numpy(), self.freedom.numpy()
         if self.alignment.covariance == "class":
-            scatter[found] = (products - outer)[found]
+            outer = totals[found, :, None] * means[found, None]
+            scatter[found] = products[found] - outer
             freedom[found] = counts[found] - 1
         else:
-            scatter += products - outer
+            scatter += products - totals.T @ means
             freedom += np.sum(counts[found] - 1)
         self.scatter.assign(scatter)
         self.freedom.assign(freedom)
@@ -246,47 +244,47 @@ class AlignHead(Option):
         how, latest = self.alignment, int(self._tasks_ended.numpy()) - 1
         tasks = self.tasks.numpy()[seen]
         shares = 1 - how.decay + how.decay * (tasks + 1) / (latest + 1)
-        means = (shares[:, None] * self.means.numpy()[seen]).astype(np.float32)
-        covariances = self.covariances()
+        means, covariances = shares[:, None] * self.means.numpy()[seen], self.covariances()
         if len(covariances) > 1:
-            covariances = covariances[seen]
-        factors = [factor_of(covariance).astype(np.float32) for covariance in covariances]
-        step, draws = (
-            self._step(seen, tasks),
-            np.random.default_rng([self._seed, _DRAWS_KEY, latest]),
-        )
+            axes, noise = None, np.stack([factor_of(each) for each in covariances[seen]])
+        else:
+            # Along its axes features are independent: no product with a factor for each of them.
+            axes, noise = principal_axes(covariances[0])
+            means = means @ axes
+        means, noise = means.astype(np.float32), noise.astype(np.float32)
+        learned = HeadInAxes(self._parts.head, axes)
+        step = self._step(learned, seen, tasks)
+        draws = np.random.default_rng([self._seed, _DRAWS_KEY, latest])
         for epoch in range(how.epochs):
             rate = how.learning_rate * (1 + math.cos(math.pi * epoch / how.epochs)) / 2
-            features = drawn_features(means, factors, how.drawn, draws)
+            features = drawn_features(means, noise, how.drawn, draws)
             labels = np.repeat(np.arange(len(seen)), how.drawn)
             order = draws.permutation(len(labels)).reshape(-1, how.drawn)
             for rows in order:
                 step(tf.constant(features[rows]), tf.constant(labels[rows]), tf.constant(rate))
+        learned.give_back(seen)
 
-    def _step(self, seen: np.ndarray, tasks: np.ndarray) -> Callable[..., None]:
+    def _step(
+        self, learned: "HeadInAxes", seen: np.ndarray, tasks: np.ndarray
+    ) -> Callable[..., None]:
         """A step of SGD on features float32 [n, width] with places [n] among the classes seen."""
-        head, weights = self._parts.head, self._weights
-        speeds = [tf.Variable(tf.zeros_like(weight.value)) for weight in weights]
-        # Columns of classes to come keep their first weights.
-        learns = np.isin(np.arange(head.units), seen)
+        speeds = [tf.Variable(tf.zeros_like(weight)) for weight in learned.weights]
         groups = (tasks[:, None] == np.unique(tasks)).astype(np.float32)
 
         @tf.function
         def step(features: tf.Tensor, places: tf.Tensor, rate: tf.Tensor) -> None:
             with tf.GradientTape() as tape:
-                logits = tf.cast(tf.gather(head(features), seen, axis=1), tf.float32)
+                logits = tf.cast(tf.gather(learned(features), seen, axis=1), tf.float32)
                 logits = normed(logits, groups, self.alignment.logit_norm)
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
                 loss = tf.reduce_mean(losses)
-            gradients = tape.gradient(loss, [weight.value for weight in weights])
+            gradients = tape.gradient(loss, learned.weights)
             is_finite = tf.math.is_finite(sum(tf.reduce_sum(tf.square(g)) for g in gradients))
-            for weight, speed, gradient in zip(weights, speeds, gradients, strict=True):
-                factor = tf.cast(rate, weight.dtype)
-                mask = tf.constant(learns) if weight.shape[-1:] == learns.shape else True
-                decayed = gradient + WEIGHT_DECAY * tf.where(mask, weight.value, 0)
-                moved = MOMENTUM * speed + decayed
+            for weight, speed, gradient in zip(learned.weights, speeds, gradients, strict=True):
+                moved = MOMENTUM * speed + gradient + WEIGHT_DECAY * weight
                 speed.assign(tf.where(is_finite, moved, speed))
-                weight.assign(tf.where(is_finite, weight.value - factor * moved, weight.value))
+                step_taken = tf.cast(rate, weight.dtype) * moved
+                weight.assign(tf.where(is_finite, weight - step_taken, weight))
 
         return step
 
@@ -304,24 +302,80 @@ def factor_of(covariance: np.ndarray) -> np.ndarray:
         return vectors * np.sqrt(np.maximum(values, 0))
 
 
+def principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of a covariance [width, width] plus 0.0001 I the axes, in columns, and deviations [width]."""
+    values, axes = np.linalg.eigh(covariance + JITTER * np.eye(len(covariance)))
+    return axes, np.sqrt(np.maximum(values, 0))  # Of huge features rounding may exceed the jitter.
+
+
 def drawn_features(
-    means: np.ndarray, factors: list[np.ndarray], count: int, draws: np.random.Generator
+    means: np.ndarray, noise: np.ndarray, count: int, draws: np.random.Generator
 ) -> np.ndarray:
     """Features float32 [classes count, width] of normal distributions, class after class.
 
     Args:
         means: float32 [classes, width].
-        factors: Of the covariance of each class, or one of all, as `factor_of`.
+        noise: Deviations [width] of independent features, or of the covariance of each class a
+            factor as by `factor_of`, [classes, width, width].
         count: Of each class.
         draws: What they are drawn with.
     """
     classes, width = means.shape
-    noise = draws.standard_normal((classes, count, width), np.float32)
-    if len(factors) == 1:
-        noise = noise @ factors[0].T
+    drawn = draws.standard_normal((classes, count, width), np.float32)
+    if noise.ndim == 1:
+        drawn *= noise
     else:
-        noise = np.stack([part @ f.T for part, f in zip(noise, factors, strict=True)])
-    return (means[:, None] + noise).reshape(-1, width)
+        drawn = drawn @ noise.transpose(0, 2, 1)
+    drawn += means[:, None]
+    return drawn.reshape(-1, width)
+
+
+class HeadInAxes:
+    """A head whose weights learn in other axes of its features, beside the head itself.
+
+    SGD takes the same steps in all axes: momentum and weight decay turn with the weights.
+
+    Args:
+        head: The layer.
+        axes: In the columns of an orthogonal matrix [width, width]; None for those that it has.
+
+    Attributes:
+        weights: Variables, of the head's trainable ones in their order.
+    """
+
+    def __init__(self, head: keras.layers.Dense, axes: np.ndarray | None):
+        self._head, self._axes = head, axes
+        self.weights = [tf.Variable(self._turned(v)) for v in head.trainable_variables]
+        self._fixed = [tf.constant(self._turned(v)) for v in head.non_trainable_variables]
+
+    def __call__(self, features: tf.Tensor) -> tf.Tensor:
+        """Logits [n, classes] of features [n, width] in the axes."""
+        return self._head.stateless_call(self.weights, self._fixed, features)[0]
+
+    def give_back(self, classes: np.ndarray) -> None:
+        """Let the head have what the columns of some classes have learned.
+
+        Args:
+            classes: Their numbers; the other columns keep their weights.
+        """
+        for variable, value in zip(self._head.trainable_variables, self.weights, strict=True):
+            learned, before = value.numpy(), variable.numpy()
+            if self._turns(variable):
+                learned = (self._axes @ learned.astype(np.float64)).astype(before.dtype)
+            if variable.name != "lora_kernel_a":
+                before[..., classes] = learned[..., classes]
+                learned = before
+            variable.assign(learned)
+
+    def _turns(self, variable: keras.Variable) -> bool:
+        """Whether a weight has an axis of features."""
+        return self._axes is not None and variable.name in ("kernel", "lora_kernel_a")
+
+    def _turned(self, variable: keras.Variable) -> np.ndarray:
+        value = np.asarray(variable.numpy())
+        if not self._turns(variable):
+            return value
+        return (self._axes.T @ value.astype(np.float64)).astype(value.dtype)
 
 
 def normed(logits: tf.Tensor, groups: np.ndarray, scale: float | None) -> tf.Tensor:

@@ -1,0 +1,116 @@
+"""The tables and the picture of the results."""
+
+from pathlib import Path
+
+import numpy as np
+
+from nccl_tf.reports.figures.style import (
+    PAPER_WIDTH,
+    new_figure,
+    numbered_style,
+    paper_style,
+    save,
+)
+from nccl_tf.reports.table import markdown_table
+from studies.pretrained import blocks
+from studies.pretrained.runs import FIGURES, NETWORKS, PLAN, Cell, Results, Row, cells, chosen
+
+_NAMES = (
+    "system", "tuned", "seeds", "accuracy %", "forgetting", "seconds", "kept, MB",
+    "examples passed",
+)  # fmt: skip
+
+Line = tuple[Cell, Row, list[Row]]
+
+
+def lines(results: Results, network: str, passes: int) -> list[Line]:
+    """The systems on a network with their numbers and results, the most accurate first."""
+    found = []
+    for cell in cells():
+        best = chosen(results, cell) if (cell.passes, cell.network) == (passes, network) else None
+        if best is None:
+            continue
+        rows = [results.found(cell.key(seed, best)) for seed in PLAN["seeds"]]
+        if any(rows):
+            found.append((cell, best, [row for row in rows if row]))
+    return _sorted(found)
+
+
+def block_lines(results: Results) -> list[Line]:
+    """As `lines`, of the systems in which blocks learn."""
+    found = []
+    for cell in blocks.cells():
+        row = results.found(cell.key(blocks.PART["seed"], cell.system["options"]))
+        if row:
+            found.append((cell, cell.system["options"], [row]))
+    return _sorted(found)
+
+
+def _sorted(found: list[Line]) -> list[Line]:
+    return sorted(found, key=lambda line: -np.mean([row["accuracy"] for row in line[2]]))
+
+
+def tables(results: Results) -> str:
+    """All tables."""
+    made = {
+        f"{NETWORKS[name]}, {passes} pass{'es' if passes > 1 else ''}": lines(results, name, passes)
+        for passes in PLAN["passes"]
+        for name in NETWORKS
+    }
+    made["DINOv2-small, the last three blocks, one seed, not tuned"] = block_lines(results)
+    texts = [f"### {title}\n\n{_table(found)}" for title, found in made.items() if found]
+    return "\n".join(texts) or "There are no results yet: `--run_missing` makes them.\n"
+
+
+def _table(found: list[Line]) -> str:
+    shown = [
+        [
+            cell.system["title"], ", ".join(f"{k} {v}" for k, v in best.items()), str(len(rows)),
+            *(_shown(name, [row[name] for row in rows]) for name in FIGURES),
+        ]
+        for cell, best, rows in found
+    ]  # fmt: skip
+    return markdown_table(_NAMES, shown, _NAMES[2:])
+
+
+def _shown(name: str, values: list[float | None]) -> str:
+    """The values of the seeds in a cell."""
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    mean, spread = np.mean(numbers), np.std(numbers)
+    varies = len(numbers) > 1
+    return {
+        "accuracy": f"{100 * mean:.1f}" + (f" ± {100 * spread:.1f}" if varies else ""),
+        "forgetting": f"{mean:.3f}" + (f" ± {spread:.3f}" if varies else ""),
+        "seconds": f"{mean:.0f}",
+        "bytes_stored": f"{mean / 1e6:.2f}",
+        "examples_passed": f"{mean:,.0f}",
+    }[name]
+
+
+def draw(results: Results, folder: Path, name: str) -> None:
+    """Draw accuracy and what is kept, one pass on each network: a point for each system."""
+    titles = {system["name"]: system["title"] for system in PLAN["systems"]}
+    numbers, labelled = {name: i for i, name in enumerate(titles)}, set()
+    with paper_style():
+        drawn = new_figure((PAPER_WIDTH, 3.4))
+        for axes, network in zip(drawn.subplots(1, 2, sharey=True), NETWORKS, strict=True):
+            for cell, _, rows in lines(results, network, 1):
+                system = cell.system["name"]
+                look = numbered_style(numbers[system])
+                of_seeds = [100 * row["accuracy"] for row in rows]
+                # A log axis has no 0: a learner that keeps nothing stands at its left end.
+                kept = max(np.mean([row["bytes_stored"] for row in rows]) / 1e6, 1e-3)
+                axes.errorbar(
+                    kept, np.mean(of_seeds), yerr=np.std(of_seeds), fmt=look["marker"],
+                    color=look["color"], markersize=6, elinewidth=0.8,
+                    label=None if system in labelled else titles[system],
+                )  # fmt: skip
+                labelled.add(system)
+            axes.set_xscale("log")
+            axes.set_title(f"{NETWORKS[network]}, 1 pass")
+            axes.set_xlabel("kept beside the network (MB)")
+        drawn.axes[0].set_ylabel("accuracy (%)")
+        drawn.legend(loc="outside right upper", frameon=False)
+        save(drawn, folder, name, dpi=150)
