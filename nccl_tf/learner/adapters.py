@@ -34,13 +34,13 @@ def adapted(network: keras.Model) -> list[tuple[int, keras.layers.Layer]]:
 
 
 def dead(network: keras.Model) -> keras.layers.Layer | None:
-    """A layer whose adapters are trained and both zero, so that both their gradients are; or None.
+    """A layer whose adapters are both trained and zero, so that their gradients are; or None.
 
     Adapters that are made have random numbers in the first matrix and zeros in the second.
     """
     for _, layer in adapted(network):
         pair = [v for v in layer.trainable_variables if "lora_" in v.name]
-        if pair and not any(keras.ops.any(v != 0) for v in pair):
+        if len(pair) == 2 and not any(keras.ops.any(v != 0) for v in pair):
             return layer
     return None
 

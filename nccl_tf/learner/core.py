@@ -21,7 +21,7 @@ from nccl_tf.class_weights import ClassWeights
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.gradients import loss_scale
 from nccl_tf.keras_private import layers_of, loss_mean
-from nccl_tf.learner import adapters, checks, devices, growth, hints
+from nccl_tf.learner import adapters, checks, devices, growth, hints, task_pass
 from nccl_tf.learner.columns import (
     Column,
     Extras,
@@ -297,6 +297,7 @@ class Core(keras.Model):
                 self.state,
                 self.progress.tasks_ended,
                 self.seed,
+                head,
                 heads=self.heads,
                 average_weights=average_weights,
             ),
@@ -779,12 +780,15 @@ class Core(keras.Model):
         if not bool(self.progress.task_is_open.numpy()):
             return
         task_id = int(self.progress.task.numpy())
+        if unpassed := task_pass.not_passed(self.options):
+            self.warn_once("unpassed", hints.unpassed_warning(type(unpassed[0]).__name__, task_id))
         self.on_task_end(task_id)
         self.progress.close_task()
         self._weigh_classes({})
         self.progress.tasks_ended.assign_add(1)
         for option in self.options:
             option.on_task_end(task_id)
+            option.has_passed = False
 
     def _weigh_classes(self, factors: Mapping[int, float]) -> None:
         """Weigh examples by their classes from now on, those of memories too.

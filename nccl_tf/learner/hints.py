@@ -40,6 +40,19 @@ def task_warning(task_id: int) -> str:
     )
 
 
+def unpassed_warning(option: str, task_id: int) -> str:
+    """That a task ends without the pass over its examples that an option asks for.
+
+    Args:
+        option: The class of the option.
+        task_id: The task.
+    """
+    return (
+        f"task {task_id} ends without the pass over its examples that {option} asks for, so that "
+        "nothing of them is kept: fit with end_task=True, or learn, passes what it was given"
+    )
+
+
 def scale_warning(network: keras.Model, few: Any) -> str | None:
     """That inputs are far smaller or larger than those that a network's first layer rescales.
 

@@ -25,6 +25,11 @@ def asking(options: Iterable[Option], *when: str) -> list[Option]:
     return [option for option in options if set(when) & set(option.task_pass)]
 
 
+def not_passed(options: Iterable[Option]) -> list[Option]:
+    """The options that ask for a pass at a task's end and have had none of the open task."""
+    return [option for option in asking(options, END) if not option.has_passed]
+
+
 def pass_task(
     options: Iterable[Option], when: str, batches: Iterable[Any], as_batch: Callable[[Any], Batch]
 ) -> None:
@@ -48,6 +53,7 @@ def pass_task(
             else:  # In place, since a sum may take megabytes.
                 tf.nest.map_structure(lambda total, part: total.assign_add(part), totals, sums)
         option.on_task_pass(when, tf.nest.map_structure(np.asarray, totals))
+        option.has_passed = when == END
 
 
 def counted(batch: Batch) -> Batch:

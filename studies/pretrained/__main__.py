@@ -48,15 +48,26 @@ def run_missing(asked: argparse.Namespace) -> int:
     cache = Path(asked.cache)
 
     @functools.cache
-    def parts_of(network: str, dataset: str) -> dict[str, Features]:
-        return features.load(file_of(cache, network, dataset))
+    def parts_of(path: Path) -> dict[str, Features]:
+        return features.load(path)
 
-    def make(cell: Cell, key: Row, name: str) -> Row:
-        return runs.run(cell.system, parts_of(cell.network, PLAN[name]["dataset"]), PLAN[name], key)
+    def path_of(cell: Cell, name: str) -> Path:
+        return file_of(cache, cell.network, PLAN[name]["dataset"])
 
-    return runs.make_missing(
-        lambda results: runs.missing(results, vars(asked)), make, _files(asked), _claims(asked)
-    )
+    def wanted(results: Results) -> list[runs.Wanted]:
+        # Others wait for features, which another process may be making.
+        found = runs.missing(results, vars(asked))
+        return [each for each in found if path_of(each.cell, each.part).exists()]
+
+    def make(each: runs.Wanted) -> Row:
+        return runs.run(
+            each.cell.system, parts_of(path_of(each.cell, each.part)), PLAN[each.part], each.key
+        )
+
+    failed = runs.make_missing(wanted, make, _files(asked), _claims(asked))
+    for each in runs.missing(Results(_files(asked)), vars(asked)):
+        parts_of(path_of(each.cell, each.part))
+    return failed
 
 
 def run_blocks(asked: argparse.Namespace) -> int:
@@ -70,8 +81,8 @@ def run_blocks(asked: argparse.Namespace) -> int:
     def made() -> blocks.Blocks:
         return blocks.Blocks(Path(asked.cache), Path(asked.wheels), cuts()[0], asked.data_dir)
 
-    def make(cell: Cell, key: Row, name: str) -> Row:
-        return made().run(cell, key, PLAN[name]["tasks"])
+    def make(each: runs.Wanted) -> Row:
+        return made().run(each.cell, each.key, PLAN[each.part]["tasks"])
 
     return runs.make_missing(blocks.missing, make, _files(asked), _claims(asked))
 
@@ -115,6 +126,8 @@ def main() -> None:
     try:
         failed = 0
         if asked.features:
+            # A GPU would round products to 10 bits.
+            tf.config.experimental.enable_tensor_float_32_execution(False)
             features.make_all(Path(asked.cache), Path(asked.wheels), cuts(), asked.data_dir)
         if asked.run_missing:
             failed += run_missing(asked)

@@ -11,7 +11,7 @@ import numpy as np
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
 from studies.pretrained.features import Cut, dinov2_parts, passed
-from studies.pretrained.runs import PLAN, Cell, Results, Row, figures, network_of
+from studies.pretrained.runs import PLAN, Cell, Results, Row, Wanted, figures, network_of
 
 NETWORK = "blocks"
 PART: Row = PLAN["blocks"]
@@ -23,12 +23,12 @@ def cells() -> Iterator[Cell]:
         yield Cell(PART["lora"]["passes"] if system.get("lora") else 1, NETWORK, system)
 
 
-def missing(results: Results) -> Iterator[tuple[Cell, Row, str]]:
+def missing(results: Results) -> Iterator[Wanted]:
     """As `runs.missing`."""
     for cell in cells():
         key = cell.key(PART["seed"], cell.system["options"])
         if results.found(key) is None:
-            yield cell, key, "evaluated"
+            yield Wanted(cell, key, "evaluated")
 
 
 class Blocks:

@@ -31,6 +31,8 @@ Features = tuple[np.ndarray, np.ndarray]
 BATCH = 100
 MODES = 40
 """Of 100 classes' most frequent answers among 1,000, how many must differ."""
+TIMES_CHANCE = 3.0
+"""How many times as often as by chance nearest means must be right."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,28 @@ def check_classifies(answers: np.ndarray, labels: np.ndarray, least: int = MODES
         raise UserError(
             f"received a network that answers {len(modes)} classes, where {least} at least were "
             "expected: its weights were read in the wrong order"
+        )
+
+
+def check_tells_apart(parts: dict[str, Features], least: float = TIMES_CHANCE) -> None:
+    """Check that the nearest class mean finds test images far more often than chance does.
+
+    Args:
+        parts: Features [n, width] of "train" and "test".
+        least: How many times as often.
+
+    Raises:
+        UserError: It does not: the weights are wrong, or the scaling of images.
+    """
+    (features, labels), (tested, expected) = parts["train"], parts["test"]
+    classes = np.unique(labels)
+    means = np.stack([features[labels == c].astype(np.float64).mean(0) for c in classes])
+    scores = tested.astype(np.float64) @ means.T - np.sum(means**2, axis=1) / 2
+    share = float(np.mean(classes[scores.argmax(1)] == expected))
+    if share * len(classes) < least:
+        raise UserError(
+            f"received features whose nearest class mean is right for {share:.1%} of test images, "
+            f"less than {least} times chance: weights or the scaling of images are wrong"
         )
 
 
@@ -173,6 +197,7 @@ def _write(
 ) -> None:
     begin = time.process_time()
     made = {name: features(inputs) for name, (inputs, _) in parts.items()}
+    check_tells_apart({name: (made[name], labels) for name, (_, labels) in parts.items()})
     labels = {f"{name}_labels": labels for name, (_, labels) in parts.items()}
     with replaced(path, ".npz") as temporary:
         np.savez(temporary, allow_pickle=False, **made, **labels)

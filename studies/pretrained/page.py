@@ -1,5 +1,6 @@
 """The tables and the picture of the results."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,8 @@ def lines(results: Results, network: str, passes: int) -> list[Line]:
         if best is None:
             continue
         rows = [results.found(cell.key(seed, best)) for seed in PLAN["seeds"]]
-        if any(rows):
-            found.append((cell, best, [row for row in rows if row]))
+        if any(row and row["accuracy"] for row in rows):
+            found.append((cell, best, [row for row in rows if row and row["accuracy"]]))
     return _sorted(found)
 
 
@@ -63,13 +64,17 @@ def tables(results: Results) -> str:
 
 
 def _table(found: list[Line]) -> str:
-    shown = [
-        [
-            cell.system["title"], ", ".join(f"{k} {v}" for k, v in best.items()), str(len(rows)),
-            *(_shown(name, [row[name] for row in rows]) for name in FIGURES),
-        ]
-        for cell, best, rows in found
-    ]  # fmt: skip
+    machines = Counter(row.get("devices") for *_, rows in found for row in rows)
+    usual = machines.most_common(1)[0][0]
+    shown = []
+    for cell, best, rows in found:
+        numbers = ", ".join(f"{k} {v}" for k, v in best.items())
+        # Times of two machines are no figures of one column.
+        values = {name: [row[name] for row in rows] for name in FIGURES} | {
+            "seconds": [row["seconds"] for row in rows if row.get("devices") == usual]
+        }
+        texts = [_shown(name, values[name]) for name in FIGURES]
+        shown.append([cell.system["title"], numbers, str(len(rows)), *texts])
     return markdown_table(_NAMES, shown, _NAMES[2:])
 
 

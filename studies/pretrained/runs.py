@@ -58,6 +58,20 @@ class Cell(NamedTuple):
         }  # fmt: skip
 
 
+class Wanted(NamedTuple):
+    """A run that has no result.
+
+    Args:
+        cell: The row that it is for.
+        key: What it is of.
+        part: "tuning" or "evaluated" of the plan.
+    """
+
+    cell: Cell
+    key: Row
+    part: str
+
+
 class Results:
     """Results by their keys.
 
@@ -123,7 +137,7 @@ def _rates(results: Results, cell: Cell) -> Sequence[float]:
 def _tuned(results: Results, cell: Cell, numbers: Row) -> float | None:
     """The accuracy of a point on the classes held out; None before it is tried."""
     row = results.found(cell.key(PLAN["tuning_seed"], numbers))
-    return None if row is None else row["accuracy"]
+    return None if row is None else row["accuracy"] or 0.0  # One that diverged has none.
 
 
 def chosen(results: Results, cell: Cell) -> Row | None:
@@ -141,15 +155,12 @@ def chosen(results: Results, cell: Cell) -> Row | None:
 # ---- what is wanted ------------------------------------------------------------------------------
 
 
-def missing(results: Results, asked: Mapping[str, Any]) -> Iterator[tuple[Cell, Row, str]]:
+def missing(results: Results, asked: Mapping[str, Any]) -> Iterator[Wanted]:
     """The runs that can be made now, the most valuable first: one seed of every row, then others.
 
     Args:
         results: Those so far.
         asked: Values of "network", "passes" and "system" that are wanted, None for all.
-
-    Yields:
-        The cell, the key, and "tuning" or "evaluated" of the plan.
     """
     for seeds in (PLAN["seeds"][:1], PLAN["seeds"][1:]):
         for cell in cells():
@@ -159,14 +170,14 @@ def missing(results: Results, asked: Mapping[str, Any]) -> Iterator[tuple[Cell, 
             if any(asked.get(name) not in (None, value) for name, value in of_cell.items()):
                 continue
             best = chosen(results, cell)
-            wanted = [("evaluated", seed, best) for seed in seeds]
             if best is None:
-                tried = points(results, cell)
-                wanted = [("tuning", PLAN["tuning_seed"], numbers) for numbers in tried]
-            for name, seed, numbers in wanted:
-                key = cell.key(seed, numbers)
+                seed = PLAN["tuning_seed"]
+                keys = [("tuning", cell.key(seed, each)) for each in points(results, cell)]
+            else:
+                keys = [("evaluated", cell.key(seed, best)) for seed in seeds]
+            for part, key in keys:
                 if results.found(key) is None:
-                    yield cell, key, name
+                    yield Wanted(cell, key, part)
 
 
 @contextlib.contextmanager
@@ -186,15 +197,15 @@ def claimed(folder: Path, key: Row) -> Iterator[bool]:
 
 
 def make_missing(
-    wanted: Callable[[Results], Iterable[tuple[Any, Row, str]]],
-    make: Callable[[Any, Row, str], Row],
+    wanted: Callable[[Results], Iterable[Wanted]],
+    make: Callable[[Wanted], Row],
     paths: Sequence[Path],
     claims: Path,
 ) -> int:
     """Make what is missing, together with other processes, and keep each result as it comes.
 
     Args:
-        wanted: From the results so far to the runs that are missing: what it is of, key and kind.
+        wanted: From the results so far to the runs that can be made.
         make: Makes one.
         paths: Files of results; the first one takes what is made.
         claims: Folder of the claims.
@@ -203,28 +214,28 @@ def make_missing(
         How many runs failed; their messages are printed.
     """
     failed: set[str] = set()
-    while True:
-        left = [each for each in wanted(Results(paths)) if _text(each[1]) not in failed]
-        if not left:
-            return len(failed)
-        for of, key, name in left:
-            with claimed(claims, key) as is_mine:
-                # Another process may have made it since.
-                if not is_mine or Results(paths).found(key) is not None:
-                    continue
-                try:
-                    row = make(of, key, name)
-                except UserError as error:
-                    print(f"{_text(key)}: {format_error(error)}", flush=True)
-                    failed.add(_text(key))
-                    break
-                paths[0].parent.mkdir(parents=True, exist_ok=True)
-                with paths[0].open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(row, flush=True)
-                break
-        else:
+
+    def made(each: Wanted) -> bool:
+        """Whether this process made it; another one may have it, or have had it."""
+        with claimed(claims, each.key) as is_mine:
+            if not is_mine or Results(paths).found(each.key) is not None:
+                return False
+            try:
+                row = make(each)
+            except UserError as error:
+                print(f"{_text(each.key)}: {format_error(error)}", flush=True)
+                failed.add(_text(each.key))
+                return True
+            paths[0].parent.mkdir(parents=True, exist_ok=True)
+            with paths[0].open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            print(row, flush=True)
+            return True
+
+    while left := [each for each in wanted(Results(paths)) if _text(each.key) not in failed]:
+        if not any(map(made, left)):
             time.sleep(_PAUSE)
+    return len(failed)
 
 
 # ---- a run ---------------------------------------------------------------------------------------
@@ -250,7 +261,7 @@ def run(system: Row, parts: Mapping[str, Features], setting: Row, key: Row) -> R
         key: What the result is of: seed, passes and numbers among it.
 
     Returns:
-        The key with the figures.
+        The key with the figures, None where the steps diverged.
     """
     seed, numbers = key["seed"], dict(key["numbers"])
     method = METHODS[system["method"]]
@@ -262,13 +273,18 @@ def run(system: Row, parts: Mapping[str, Features], setting: Row, key: Row) -> R
     rate = numbers.pop(_RATE, 0.01)
     memory = PLAN["memory"] if method.memory else None
     options = {**system.get("options", {}), **numbers}
+    if isinstance(options.get("alignment"), dict):
+        options["alignment"] = nccl_tf.Alignment(**options["alignment"])
     learner = nccl_tf.create(method.name, network_of(stream), stream, memory, seed=seed, **options)
     learner.compile(keras.optimizers.SGD(rate))
     begin = time.process_time()
-    result = nccl_tf.learn(
-        learner, stream, batch_size=PLAN["batch_size"], epochs=key["passes"], seed=seed,
-        joint=method.joint, verbose=0,
-    )  # fmt: skip
+    try:
+        result = nccl_tf.learn(
+            learner, stream, batch_size=PLAN["batch_size"], epochs=key["passes"], seed=seed,
+            joint=method.joint, verbose=0,
+        )  # fmt: skip
+    except nccl_tf.LearningFailedError:
+        return {**key, **dict.fromkeys(FIGURES), "devices": describe_devices()}
     return figures(key, result, begin)
 
 

@@ -138,6 +138,32 @@ def test_a_covariance_that_is_not_positive_has_a_factor():
     np.testing.assert_allclose(factor @ factor.T, [[half, half], [half, half]])
 
 
+def test_a_task_that_ends_without_its_pass_is_told_once(caplog):
+    made = learner(alignment="shared")
+    fit(made, tasks()[0])
+    assert "asks for" not in caplog.text
+    for rows in tasks():
+        fit(made, rows, end_task=False)
+        made.end_task()
+    assert caplog.text.count("task 1 ends without the pass over its examples that AlignHead") == 1
+    np.testing.assert_array_equal(made.option(AlignHead).counts.numpy() > 0, [1, 1, 0, 0])
+
+
+def test_an_adapted_head_is_aligned_by_its_adapters_alone():
+    net = network()
+    net.layers[-1].enable_lora(2)
+    made = nccl_tf.Finetune(net, stream_mask="task", alignment=nccl_tf.Alignment(2, 8))
+    made.compile(keras.optimizers.SGD(0.1))
+    kernel = net.layers[-1]._kernel.numpy()
+    fit(made, tasks()[0])
+    before = [v.numpy() for v in net.layers[-1].trainable_variables]
+    fit(made, tasks()[1])
+    np.testing.assert_array_equal(net.layers[-1]._kernel, kernel)
+    after = [v.numpy() for v in net.layers[-1].trainable_variables]
+    assert len(after) == 3
+    assert all(np.any(one != two) for one, two in zip(before, after, strict=True))
+
+
 def test_padding_and_nan_are_not_counted():
     made = learner(alignment="shared")
     rows = np.flatnonzero(LABELS < 2)[:8]
@@ -256,6 +282,13 @@ def test_a_frozen_head_another_loss_and_a_generator_are_refused():
     )
     with pytest.raises(nccl_tf.UserError, match="ends in Flatten"):
         nccl_tf.Finetune(convolution, alignment="shared")
+    named = keras.Sequential([
+        keras.Input((SIDE,)), keras.layers.Dense(CLASSES, name="makes_logits"),
+        keras.layers.Dense(CLASSES, name="last"),
+    ])  # fmt: skip
+    nccl_tf.Finetune(named, alignment="shared", head="last")
+    with pytest.raises(nccl_tf.UserError, match=r"head='makes_logits'.* 'last'"):
+        nccl_tf.Finetune(named, alignment="shared", head="makes_logits")
     with pytest.raises(nccl_tf.UserError, match="softmax"):
         nccl_tf.Finetune(network(), alignment="shared").compile("sgd", loss="mse")
     made = learner(alignment="shared")

@@ -45,6 +45,31 @@ def test_the_update_of_a_layer_is_scaled(optimizer, jit_compile):
         np.testing.assert_allclose(found, x0 + factor * (x - x0), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("method", ["bgd", "clser", "si", "ewc"])
+def test_the_update_is_scaled_where_a_method_has_a_state_of_its_own(method):
+    def learned(**options):
+        memory = {"memory": 4} if method == "clser" else {}
+        made = nccl_tf.create(method, network(), nccl_tf.stream_from_arrays(
+            (INPUTS, LABELS), (INPUTS, LABELS), num_tasks=1), **memory, **options)  # fmt: skip
+        made.compile(keras.optimizers.SGD(0.5))
+        made.fit(INPUTS, LABELS, batch_size=12, shuffle=False, verbose=0)
+        return made
+
+    start, whole, scaled = network().get_weights(), learned(), learned(rates={"body": 0.25})
+
+    def check(found):
+        for number, (x0, (x, y)) in enumerate(zip(start, zip(*found, strict=True), strict=True)):
+            factor = 0.25 if number < 2 else 1.0
+            np.testing.assert_allclose(y, x0 + factor * (x - x0), rtol=1e-5, atol=1e-7)
+
+    check([made.network.get_weights() for made in (whole, scaled)])
+    if method == "clser":  # Its averages are those of the weights that the step left.
+        check([[v.numpy() for v in made.plastic.variables] for made in (whole, scaled)])
+    if method == "bgd":  # The deviations follow the gradient, and have no rate.
+        for one, other in zip(whole.sigmas, scaled.sigmas, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_the_longest_name_counts_and_zero_leaves_a_weight_as_it_is():
     rates = {"body": 0.5, "body/bias": 0.0}
     start, whole = network().get_weights(), stepped(lambda: keras.optimizers.SGD(0.5))

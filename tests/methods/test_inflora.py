@@ -46,6 +46,13 @@ def test_an_update_leaves_outputs_on_protected_inputs_and_moves_others():
     assert np.abs(np.asarray(layer(new)) - others).max() > 0.05
 
 
+def test_the_zeros_of_a_merged_pair_are_no_fault(caplog):
+    made, x = learner(), np.eye(SIDE, dtype=np.float32).repeat(4, axis=0)
+    for task in range(3):  # All directions are protected after the first task.
+        fit(made, x, task + np.arange(24) % 2)
+    assert "both matrices" not in caplog.text
+
+
 def test_merging_keeps_predictions():
     made = learner()
     x = RNG.normal(size=(20, SIDE)).astype(np.float32)

@@ -9,7 +9,7 @@ import pytest
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
 from studies.pretrained import blocks, page, runs
-from studies.pretrained.runs import Cell, Results
+from studies.pretrained.runs import Cell, Results, Wanted
 
 SYSTEMS = {system["name"]: system for system in runs.PLAN["systems"]}
 LABELS = np.arange(80, dtype=np.int32) % 4
@@ -33,7 +33,7 @@ def results(tmp_path, *rows):
     return Results([path])
 
 
-@pytest.mark.parametrize("name", ["ncm", "alignment", "joint"])
+@pytest.mark.parametrize("name", ["ncm", "alignment", "alignment_long", "joint"])
 def test_a_run_has_its_figures_and_its_key(name):
     numbers = {"learning_rate": 1.0} if name != "ncm" else {"ncm_distance": "cosine"}
     key = cell(name, passes=2).key(0, numbers)
@@ -41,6 +41,18 @@ def test_a_run_has_its_figures_and_its_key(name):
     assert {name: row[name] for name in key} == key
     assert row["accuracy"] == 1.0 and set(row) == {*key, *runs.FIGURES, "devices"}
     assert (row["forgetting"] is None) == (name == "joint")
+
+
+def test_a_rate_that_diverges_counts_as_tried(tmp_path):
+    derpp = cell("derpp")
+    keys = [derpp.key(SEED, {"learning_rate": rate}) for rate in runs.PLAN["first_rates"]]
+    parts = dict.fromkeys(("train", "test"), (1e3 * PARTS["train"][0], LABELS))
+    row = runs.run(
+        SYSTEMS["derpp"], parts, {"tasks": 2}, {**keys[2], "numbers": {"learning_rate": 1e6}}
+    )
+    assert row["accuracy"] is None and set(row) == {*keys[2], *runs.FIGURES, "devices"}
+    found = results(tmp_path, (keys[0], 0.2), (keys[1], 0.3), (keys[2], None))
+    assert runs.chosen(found, derpp) == {"learning_rate": 0.01}
 
 
 def test_the_most_accurate_point_is_chosen_once_all_are_tried(tmp_path):
@@ -76,13 +88,16 @@ def test_rates_go_on_where_the_best_is_at_an_end(tmp_path):
 def test_one_seed_of_every_row_comes_before_the_others(tmp_path):
     asked = {"network": "dinov2", "passes": 1}
     ranpac = cell("ranpac")  # Whose grid is one point.
-    left = [(each.system["name"], key["seed"]) for each, key, _ in runs.missing(Results([]), asked)]
+
+    def named(found):
+        wanted = runs.missing(found, asked)
+        return [(each.cell.system["name"], each.key["seed"]) for each in wanted]
+
+    left = named(Results([]))
     assert left.count(("ranpac", 0)) == 1 and left.index(("ranpac", 0)) < left.index(("ranpac", 1))
     assert left[:3] == [("slda", SEED)] * 3 and ("slda", 0) not in left
     found = results(tmp_path, (ranpac.key(0, {"projected_features": 2000}), 0.5))
-    assert ("ranpac", 0) not in [
-        (each.system["name"], key["seed"]) for each, key, _ in runs.missing(found, asked)
-    ]
+    assert ("ranpac", 0) not in named(found)
 
 
 def test_processes_share_the_runs_and_a_failure_stops_none(tmp_path):
@@ -91,9 +106,10 @@ def test_processes_share_the_runs_and_a_failure_stops_none(tmp_path):
     made, path, claims = [], tmp_path / "new.jsonl", tmp_path / "claims"
 
     def wanted(found):
-        return [(ncm, key, "evaluated") for key in keys if found.found(key) is None]
+        return [Wanted(ncm, key, "evaluated") for key in keys if found.found(key) is None]
 
-    def make(of, key, name):
+    def make(each):
+        key = each.key
         made.append(key["seed"])
         if key["seed"] == 1:
             raise nccl_tf.UserError("received seed 1")
@@ -137,7 +153,7 @@ def test_the_plan_names_methods_and_numbers_that_there_are():
         options = {"stream_mask", "alignment"}
         assert set(system.get("grid", {})) <= numbers
         assert set(system.get("options", {})) <= numbers | options
-    assert len(list(runs.cells())) == 2 * 9 * 2 + 2 * 4 + 1
+    assert len(list(runs.cells())) == 2 * 9 * 2 + 2 * 5 + 1
 
 
 def top_of(tokens=3, width=4):

@@ -180,3 +180,13 @@ def test_the_first_examples_of_each_class_are_taken_in_their_order():
     np.testing.assert_array_equal(classes, [1, 0, 1, 0])
     with pytest.raises(UserError, match="3 images of class 0"):
         features.first_of(images, labels, 4)
+
+
+def test_features_that_tell_classes_apart_no_better_than_chance_are_refused():
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 10
+    noise = rng.normal(size=(200, 5))
+    apart = noise + 5 * np.eye(10)[labels][:, :5] - 5 * np.eye(10)[labels][:, 5:]
+    features.check_tells_apart(dict.fromkeys(("train", "test"), (apart, labels)))
+    with pytest.raises(UserError, match="times chance"):
+        features.check_tells_apart({"train": (noise, labels), "test": (noise[::-1], labels)})

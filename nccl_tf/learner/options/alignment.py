@@ -22,6 +22,8 @@ MOMENTUM, WEIGHT_DECAY, JITTER = 0.9, 5e-4, 1e-4
 """Of the head's SGD, and added to the diagonal of covariances: those of the authors' code."""
 _LEAST_NORM = 1e-7
 _DRAWS_KEY = 11
+_INNER = "lora_kernel_a"
+"""The matrix of adapters that has an axis of features."""
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -109,11 +111,12 @@ class AlignHead(Option):
         state: Makes variables that are saved with the learner, `Learner.state`.
         tasks_ended: int64, the learner's count of the tasks that have ended.
         seed: Seed of the draws.
+        head: The learner's argument: the name of the layer that makes the logits, None to find it.
         beside: Arguments of the learner that leave no room for an alignment, None or their value.
 
     Raises:
-        UserError: The network ends otherwise, its head is frozen, there are heads or averaged
-            weights, or the covariance is unknown.
+        UserError: The network ends otherwise, or in another layer than `head`, its head is frozen,
+            there are heads or averaged weights, or the covariance is unknown.
     """
 
     task_pass = ("end",)
@@ -126,6 +129,7 @@ class AlignHead(Option):
         state: Callable[..., keras.Variable],
         tasks_ended: keras.Variable,
         seed: int,
+        head: str | None = None,
         **beside: Any,
     ):
         for name, value in beside.items():
@@ -142,6 +146,11 @@ class AlignHead(Option):
             )
         self.alignment = made
         self._parts = FeaturesAndHead(network)
+        if head not in (None, self._parts.head.name):
+            raise UserError(
+                f"received alignment and head={head!r}, but an alignment trains the last layer, "
+                f"here {self._parts.head.name!r}: end the network in {head!r}, or leave one out"
+            )
         self._weights = self._parts.head.trainable_variables
         if not self._weights:
             raise UserError(
@@ -246,12 +255,14 @@ class AlignHead(Option):
         shares = 1 - how.decay + how.decay * (tasks + 1) / (latest + 1)
         means, covariances = shares[:, None] * self.means.numpy()[seen], self.covariances()
         if len(covariances) > 1:
-            axes, noise = None, np.stack([factor_of(each) for each in covariances[seen]])
+            axes, noise = (
+                np.eye(self._parts.width),
+                np.stack([factor_of(each) for each in covariances[seen]]),
+            )
         else:
             # Along its axes features are independent: no product with a factor for each of them.
             axes, noise = principal_axes(covariances[0])
-            means = means @ axes
-        means, noise = means.astype(np.float32), noise.astype(np.float32)
+        means, noise = (means @ axes).astype(np.float32), noise.astype(np.float32)
         learned = HeadInAxes(self._parts.head, axes)
         step = self._step(learned, seen, tasks)
         draws = np.random.default_rng([self._seed, _DRAWS_KEY, latest])
@@ -337,16 +348,17 @@ class HeadInAxes:
 
     Args:
         head: The layer.
-        axes: In the columns of an orthogonal matrix [width, width]; None for those that it has.
+        axes: In the columns of an orthogonal matrix [width, width].
 
     Attributes:
         weights: Variables, of the head's trainable ones in their order.
     """
 
-    def __init__(self, head: keras.layers.Dense, axes: np.ndarray | None):
+    def __init__(self, head: keras.layers.Dense, axes: np.ndarray):
         self._head, self._axes = head, axes
-        self.weights = [tf.Variable(self._turned(v)) for v in head.trainable_variables]
-        self._fixed = [tf.constant(self._turned(v)) for v in head.non_trainable_variables]
+        found = {v.path: self._turned(v, v, axes.T) for v in head.variables}
+        self.weights = [tf.Variable(found[v.path]) for v in head.trainable_variables]
+        self._fixed = [tf.constant(found[v.path]) for v in head.non_trainable_variables]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Logits [n, classes] of features [n, width] in the axes."""
@@ -359,23 +371,19 @@ class HeadInAxes:
             classes: Their numbers; the other columns keep their weights.
         """
         for variable, value in zip(self._head.trainable_variables, self.weights, strict=True):
-            learned, before = value.numpy(), variable.numpy()
-            if self._turns(variable):
-                learned = (self._axes @ learned.astype(np.float64)).astype(before.dtype)
-            if variable.name != "lora_kernel_a":
+            learned = self._turned(variable, value.numpy(), self._axes)
+            if variable.name != _INNER:
+                before = np.array(variable)
                 before[..., classes] = learned[..., classes]
                 learned = before
             variable.assign(learned)
 
-    def _turns(self, variable: keras.Variable) -> bool:
-        """Whether a weight has an axis of features."""
-        return self._axes is not None and variable.name in ("kernel", "lora_kernel_a")
-
-    def _turned(self, variable: keras.Variable) -> np.ndarray:
-        value = np.asarray(variable.numpy())
-        if not self._turns(variable):
+    def _turned(self, variable: keras.Variable, value: Any, axes: np.ndarray) -> np.ndarray:
+        """A value of a weight in other axes, where it has one of features."""
+        value = np.asarray(value)
+        if variable.name not in ("kernel", _INNER):
             return value
-        return (self._axes.T @ value.astype(np.float64)).astype(value.dtype)
+        return (axes @ value.astype(np.float64)).astype(value.dtype)
 
 
 def normed(logits: tf.Tensor, groups: np.ndarray, scale: float | None) -> tf.Tensor:

@@ -29,6 +29,8 @@ class Option:
     task_pass: ClassVar[tuple[str, ...]] = ()
     """When a task's examples are passed for its `task_sums`: "begin", before the first step, "end",
     after the last one, or both. `fit` passes what it was given, and `learn` the task."""
+    has_passed: bool = False
+    """Whether the examples of the open task have been passed after its last step."""
 
     def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
         """Called when the learner is compiled.
