@@ -54,6 +54,40 @@ def relu6_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
     return [tf.where((ins[1] > 0) & (ins[1] < 6), ins[0], tf.zeros_like(ins[0]))]
 
 
+@replaces("EluGrad")
+def elu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back through an elu, by its outputs."""
+    return [tf.where(ins[1] < 0, ins[0] * (ins[1] + 1.0), ins[0])]
+
+
+@replaces("SeluGrad")
+def selu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back through a selu, by its outputs."""
+    slope = tf.where(ins[1] < 0, ins[1] + _SELU_SCALE * _SELU_ALPHA, _SELU_SCALE)
+    return [ins[0] * slope]
+
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+@replaces("LeakyReluGrad")
+def leaky_relu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back where a leaky relu is above 0, and its share elsewhere."""
+    return [tf.where(ins[1] > 0, ins[0], ins[0] * op.get_attr("alpha"))]
+
+
+@replaces("SoftplusGrad")
+def softplus_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back through a softplus."""
+    return [ins[0] * tf.sigmoid(ins[1])]
+
+
+@replaces("SoftsignGrad")
+def softsign_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
+    """What flows back through a softsign."""
+    return [ins[0] / tf.square(1.0 + tf.abs(ins[1]))]
+
+
 @replaces("ArgMax")
 def arg_max(op: Any, ins: Sequence[Any]) -> list[Any] | None:
     """The first largest entry, of int64 too, in the dtype that was asked for."""

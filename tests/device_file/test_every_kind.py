@@ -159,10 +159,8 @@ LAYERS = {
     "group normalization": lambda: [keras.layers.GroupNormalization(2)],
     "lost channels": lambda: [keras.layers.SpatialDropout2D(0.3, seed=1)],
     "turned": lambda: [keras.layers.RandomFlip(seed=2)],
-    "larger": lambda: [keras.layers.UpSampling2D(2)],
     "prelu": lambda: [keras.layers.PReLU()],
     "elu": lambda: [keras.layers.Dense(4, "elu")],
-    "recurrent": lambda: [keras.layers.Reshape((36, 4)), keras.layers.GRU(4)],
     "along a line": lambda: [keras.layers.Reshape((36, 4)), keras.layers.Conv1D(4, 3, strides=2)],
 }
 
@@ -174,6 +172,14 @@ def test_a_layer(layer, tmp_path):
     net = keras.Sequential([*begin, *layers, keras.layers.Dense(6)])
     learner = compiled(nccl_tf.ExperienceReplay(net, memory("reservoir")))
     assert exported(learner, tmp_path).difference < 1e-5
+
+
+def test_a_recurrent_layer_is_refused_by_its_name(tmp_path):
+    layers = [keras.layers.Reshape((8, 8)), keras.layers.GRU(4, name="by_rows")]
+    net = keras.Sequential([keras.Input(SHAPE), *layers, keras.layers.Dense(6)])
+    with pytest.raises(UserError, match="'by_rows'"):
+        nccl_tf.export_learner(compiled(nccl_tf.Finetune(net)), tmp_path / "a.tflite")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_frozen_network_under_a_head_is_no_part_of_the_state(tmp_path):

@@ -108,6 +108,22 @@ def test_a_bound_of_a_product_is_kept(bound):
     agrees(lambda one, other: function(one @ other), *matrices, atol=1e-5)
 
 
+ACTIVATIONS = (
+    "celu", "elu", "exponential", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
+    "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax",
+    "softplus", "softsign", "squareplus", "tanh", "tanh_shrink",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_and_what_flows_back_through_it(name):
+    function = keras.activations.get(name)
+    values = np.linspace(-9, 9, 40).astype(np.float32).reshape(4, 10)
+    scale = np.abs(function(values)).max()
+    agrees(function, values, atol=1e-6 * scale)
+    agrees(gradient_of(function), values, atol=1e-6 * scale)
+
+
 def test_dropout_draws_as_in_keras():
     lite = Lite(
         lambda a0: tf.nn.experimental.stateless_dropout(a0, 0.3, seed=[3, 4]),
