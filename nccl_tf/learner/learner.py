@@ -877,14 +877,15 @@ class Learner(Core):
         learner.accuracy(*stream[0].test, task_id=0)  # the same
         ```
         """
-        counts = self.confusion(x, y, task_id).numpy()
+        right, predicted, counts = self.confusion(x, y, task_id).numpy().T
         self.warn_once("nan", self.nan_count.warning())
-        return float(counts.trace() / counts.sum()) if counts.any() else math.nan
+        return float(counts[right == predicted].sum() / counts.sum()) if len(counts) else math.nan
 
     def confusion(self, x: Any, y: Any = None, task_id: int | None = None) -> tf.Tensor:
-        """As `accuracy`, but counts of examples: int64 [classes, classes + 1], on the device.
+        """As `accuracy`, but counts of examples: int64 [cells, 3], on the device.
 
-        Rows are right classes and columns predicted ones; the last column has examples with NaN.
+        A row is a right class, a predicted one, the number of classes for NaN, and how many
+        examples there are of the two, 1 or more.
 
         Args:
             x, y, task_id: As for `accuracy`.
@@ -924,9 +925,10 @@ class Learner(Core):
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         at_once = 1 if has_convolutions(self.network, frozen=True) else 2
-        counts = measures.confusion(self, inputs, labels, tasks, self.num_classes, at_once)
-        self.nan_count.add(tf.reduce_sum(counts[:, -1]))
-        return counts
+        found = measures.confusion(self, inputs, labels, tasks, self.num_classes, at_once)
+        _, predicted, counts = tf.unstack(found, axis=1)
+        self.nan_count.add(tf.reduce_sum(tf.where(predicted == self.num_classes, counts, 0)))
+        return found
 
     def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:
         """Check the labels, weights and tasks of examples that the host has.

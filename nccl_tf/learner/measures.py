@@ -143,7 +143,7 @@ def confusion(
     classes: int,
     at_once: int,
 ) -> tf.Tensor:
-    """How examples are classified: counts, int64 [classes, classes + 1]. Graph code.
+    """How examples are classified, in the cells that have some. Graph code.
 
     Args:
         model: As for `outputs_at_test`.
@@ -154,10 +154,10 @@ def confusion(
         at_once: Batches that are computed at the same time.
 
     Returns:
-        Rows are right classes and columns predicted ones; the last column has examples with NaN.
+        int64 [cells, 3]: right class, predicted class, `classes` for NaN, and how many there are.
+        Cells without any are left out: there are classes squared of them.
     """
 
-    # Found are the cells of all examples first: there are classes squared of counts.
     def add(number: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         start = number * BATCH
         part = slice(start, start + BATCH)
@@ -172,10 +172,8 @@ def confusion(
     _, found = tf.while_loop(
         lambda number, _: number < batches, add, (0, found), parallel_iterations=at_once
     )
-    size = classes * (classes + 1)
-    cells = tf.cast(found.concat(), tf.int32)
-    counts = tf.math.bincount(cells, minlength=size, maxlength=size, dtype=tf.int64)
-    return tf.reshape(counts, [classes, classes + 1])
+    cells, _, counts = tf.unique_with_counts(found.concat(), tf.int64)
+    return tf.stack([cells // (classes + 1), cells % (classes + 1), counts], axis=1)
 
 
 # ---- metrics -----------------------------------------------------------------------------------

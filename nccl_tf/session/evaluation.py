@@ -131,40 +131,39 @@ class Evaluation:
     ) -> list[float]:
         """Accuracies on tasks, fetched from the device in one transfer.
 
-        Of the counts of each task two numbers stay, because there are classes squared of them, and
-        of the first `kept` tasks what is not 0: the confusions of the row.
+        Those of the first `kept` tasks together are the confusions of the row.
         """
-        shares: list[tuple[tf.Tensor, tf.Tensor]] = []
-        found: list[tuple[np.ndarray, np.ndarray]] = []
-        for number, task in enumerate(tasks):
+        found: list[tf.Tensor] = []
+        for task in tasks:
             before_each()
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                counts = self._learner.confusion(images, labels, task.task_id)
-            shares.append((tf.reduce_sum(tf.linalg.diag_part(counts)), tf.reduce_sum(counts)))
-            if number < kept:
-                cells = tf.where(counts)
-                found.append((cells.numpy(), tf.gather_nd(counts, cells).numpy()))
-            del counts
+                found.append(self._learner.confusion(images, labels, task.task_id))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        correct, counted = tf.transpose(tf.stack(shares)).numpy()
+        cells = tf.concat(found, 0).numpy()
+        ends = np.cumsum([len(part) for part in found])
         self.seconds += time.perf_counter() - start
+        each = np.split(cells, ends[:-1])
         if kept:
-            self.confusions[which][self._row] = _added(found)
-        # None counts of a task whose every class the loss ignores.
-        return [float(a / b) if b else math.nan for a, b in zip(correct, counted, strict=True)]
+            self.confusions[which][self._row] = _added(cells[: ends[kept - 1]])
+        return [_share_right(part) for part in each]
 
 
-def _added(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[list[int]]:
-    """The sum of matrices: rows, columns and values of what is not 0, row by row.
+def _share_right(cells: np.ndarray) -> float:
+    """The accuracy on a task; NaN where none counts, as of classes that the loss ignores."""
+    right, predicted, counts = cells.T
+    return float(counts[right == predicted].sum() / counts.sum()) if len(counts) else math.nan
+
+
+def _added(cells: np.ndarray) -> list[list[int]]:
+    """Right classes, predicted ones and counts of cells, of which equal ones are added, in order.
 
     Args:
-        found: Of each, its cells, int [n, 2], and their values, int [n].
+        cells: int [n, 3].
     """
-    cells, each = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    cells, place = np.unique(cells, axis=0, return_inverse=True)
-    values = np.zeros(len(cells), np.int64)
-    np.add.at(values, place.reshape(-1), each)
-    return [part.tolist() for part in (*cells.T, values)]
+    pairs, place = np.unique(cells[:, :2], axis=0, return_inverse=True)
+    counts = np.zeros(len(pairs), np.int64)
+    np.add.at(counts, place.reshape(-1), cells[:, 2])
+    return [part.tolist() for part in (*pairs.T, counts)]
