@@ -1,5 +1,6 @@
 """A batch of examples as learners and memories pass it around."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -122,9 +123,9 @@ def _sides(shape: Any) -> str:
 
 
 def _of_examples(places: tf.Tensor) -> tf.Tensor:
-    """float32 [n]: 1, or what is wrong: the first weight of a place that is below 0 or NaN."""
+    """float32 [n]: 1, or the first weight of a place that is wrong: below 0, NaN or infinite."""
     flat = tf.reshape(places, [tf.shape(places)[0], -1])
-    wrong = ~(flat >= 0)
+    wrong = ~((flat >= 0) & (flat < math.inf))
     first = tf.gather(flat, tf.argmax(tf.cast(wrong, tf.int32), axis=1), batch_dims=1)
     return tf.where(tf.reduce_any(wrong, axis=1), first, 1.0)
 

@@ -75,7 +75,8 @@ class WrongLabel:
             The batch, with labels, tasks and ids that can be looked up, and bool [n]: where
             something was wrong.
         """
-        right, given = batch.weights >= 0, split_inputs(data[0])[1]  # NaN is not
+        given = split_inputs(data[0])[1]
+        right = (batch.weights >= 0) & (batch.weights < math.inf)  # NaN is neither
         # Numbers of 64 bits are compared before anything cuts them to 32.
         tasks = tf.cast(batch.tasks if given is None else given, tf.int64)
         labels = tf.zeros_like(tasks)
@@ -385,15 +386,15 @@ def check_sample_weights(weights: Any) -> None:
         weights: [n]; None for 1 of each.
 
     Raises:
-        UserError: One is below 0, NaN or masked.
+        UserError: One is below 0, no number of float32, or masked.
     """
     check_unmasked(weights, "sample_weight")
     weights = np.asarray(1 if weights is None else weights)
-    counted = weights >= 0
+    counted = (weights >= 0) & (weights <= np.finfo(np.float32).max)
     if not counted.all():
         raise UserError(
-            f"received the weight {weights[~counted][0]} of an example, expected 0 or more: 0 "
-            "leaves an example out; correct sample_weight"
+            f"received the weight {weights[~counted][0]} of an example, expected a finite number "
+            "of 0 or more: 0 leaves an example out; correct sample_weight"
         )
 
 

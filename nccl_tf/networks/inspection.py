@@ -87,8 +87,8 @@ def as_network(network: Any) -> keras.Model:
             becomes the one layer of a Functional model.
 
     Raises:
-        UserError: It is no Keras model, it does not know its shapes, it has several outputs, or its
-            class has a `fit`, `evaluate` or `predict` of its own.
+        UserError: It is no Keras model, it does not know its shapes, it has several outputs, its
+            class has a `fit`, `evaluate` or `predict` of its own, or adapters have the rank 0.
     """
     name = type(network).__name__
     if not isinstance(network, keras.Model):
@@ -97,6 +97,7 @@ def as_network(network: Any) -> keras.Model:
             "as keras.Sequential([keras.Input(shape), ..., keras.layers.Dense(classes)])"
         )
     _check_prepares_nothing(network)
+    _check_ranks(network)
     if not getattr(network, "outputs", None):
         network = _around(network)
     # A list or a dictionary of one output is not its tensor; a Sequential has no `output`.
@@ -110,6 +111,21 @@ def as_network(network: Any) -> keras.Model:
             "split them in the loss, as docs/several_outputs.md shows"
         )
     return network
+
+
+def _check_ranks(network: keras.Model) -> None:
+    """Check that adapters have a rank: Keras makes those of 0 too, and divides by it in each call.
+
+    Raises:
+        UserError: They have none.
+    """
+    for layer in layers_of(network):
+        if getattr(layer, "lora_enabled", False) and not layer.lora_rank:
+            raise UserError(
+                f"received a network whose layer {layer.name!r} has adapters of rank 0, expected "
+                "a rank of 1 or more: build the network again, and call enable_lora(rank) once for "
+                "each layer"
+            )
 
 
 def own_training(network: keras.Model) -> list[str]:

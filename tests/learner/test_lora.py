@@ -297,3 +297,10 @@ def test_a_backbone_of_keras_hub_with_adapters_goes_on_to_the_bit(tmp_path):
     for each in (made, loaded):
         each.fit(x, tokens[:, :-1], batch_size=4, shuffle=False, verbose=0)
     assert_same(state(made), state(loaded))
+
+
+def test_adapters_of_rank_0_are_refused():
+    """Keras makes them, and divides by their rank in each call."""
+    net = network(rank=0)
+    with pytest.raises(nccl_tf.UserError, match="adapters of rank 0"):
+        nccl_tf.Finetune(net)

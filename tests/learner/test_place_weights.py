@@ -189,8 +189,8 @@ def test_a_dataset_delivers_weights_of_places():
     assert memory.extras == {PLACE_WEIGHTS: ((PLACES,), "float32")}
 
 
-@pytest.mark.parametrize("bad", [-1.0, np.nan])
-def test_a_weight_below_0_or_nan_is_named(bad):
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+def test_a_weight_that_is_no_finite_number_of_0_or_more_is_named(bad):
     weights = W.copy()
     weights[3, 2] = bad
     data = tf.data.Dataset.from_tensor_slices((X, Y, weights)).batch(COUNT)

@@ -3,8 +3,10 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
+from nccl_tf.errors import UserError
 from tests.methods.learners import make
 from tests.methods.test_battery import CLASSES
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
@@ -29,6 +31,28 @@ def learned(name, weight):
 def test_only_ratios_count(name):
     # By a power of two nothing is rounded.
     for one, other in zip(learned(name, 1.0), learned(name, 4.0), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("form", ["arrays", "dataset", "evaluated"])
+@pytest.mark.parametrize("bad", [np.inf, np.nan, -1.0, 1e300])
+def test_a_weight_that_is_no_finite_number_of_0_or_more_is_named(bad, form):
+    """1e300 is infinite as the float32 that a step takes, which a dataset has already."""
+    x, y, weights = np.eye(4, 6, dtype=np.float32), np.arange(4) % 2, np.ones(4)
+    weights[2] = bad
+    net = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2)])
+    learner, before = nccl_tf.Finetune(net), net.get_weights()
+    learner.compile("sgd")
+    with np.errstate(over="ignore"):
+        data = tf.data.Dataset.from_tensor_slices((x, y, weights.astype("float32"))).batch(4)
+    with pytest.raises(UserError, match=f"the weight {'inf|1e' if bad > 0 else bad}"):
+        if form == "arrays":
+            learner.fit(x, y, sample_weight=weights, verbose=0)
+        elif form == "dataset":
+            learner.fit(data, verbose=0)
+        else:
+            learner.evaluate(data, verbose=0)
+    for one, other in zip(before, net.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
