@@ -42,9 +42,16 @@ def check_attribute(owner: Any, name: str, value: Any) -> None:
         is_kept = not is_final or before is _UNSET or before is value or _are_equal(before, value)
         replaces = (value is not None and not isinstance(value, kind)) or not is_kept
     if replaces:
+        is_fixed = name in own and own[name][1] and before is not _UNSET
         raise UserError(
             f"received {name} = {value!r} as an attribute of a {type(owner).__name__}, whose base "
-            "has one of that name: give it another name"
+            "has one of that name"
+            + (
+                f", {before!r}, which is fixed once it is made: make another object with it, or "
+                "give one of your own another name"
+                if is_fixed
+                else ": give it another name"
+            )
         )
 
 

@@ -115,7 +115,7 @@ class SampledPenaltyLearner(PenaltyLearner):
             extras={PLACE_WEIGHTS: (self._places, "float32")} if self._places else None,
         )
         # The complement of a seed is no seed: the sample draws apart from everything else.
-        self.sample.seed = ~self.seed
+        object.__setattr__(self.sample, "seed", ~self.seed)
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), self.sample]

@@ -1,7 +1,7 @@
 """The memory of GDumb: a greedily balanced sample of the classes."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import keras
 import tensorflow as tf
@@ -39,6 +39,7 @@ class BalancedMemory(Memory):
     """
 
     _owns_private_names = True
+    task_classes: Final[list[list[int]]]
     _index: TaskClassIndex
 
     by_class = True
@@ -78,7 +79,8 @@ class BalancedMemory(Memory):
         """As `Memory.add_classes`: the classes that no task lists are those of one more task."""
         new = [label for label in classes if not is_listed(label, self.task_classes)]
         if new:
-            before, self.task_classes = self.task_classes, [*map(list, self.task_classes), new]
+            before = self.task_classes
+            object.__setattr__(self, "task_classes", [*map(list, before), new])
             self._base.arguments.follow(
                 {"task_classes": before}, {"task_classes": self.task_classes}
             )

@@ -1,7 +1,7 @@
 """The memory of iCaRL: a ranked list of exemplars for each class of the finished tasks."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import keras
 import numpy as np
@@ -37,6 +37,9 @@ class ExemplarMemory(Memory):
     """
 
     by_class = True
+    _owns_private_names = True
+    per_class: Final[int | None]
+
     takes_batches = False
     cannot: ClassVar[Mapping[str, str]] = {
         "graph": "is written as a whole, outside of the graph, at the end of a task",

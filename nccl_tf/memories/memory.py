@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 import keras
 import numpy as np
@@ -84,10 +84,10 @@ class Memory:
     """Whether `write` chooses slots, where a method does not say itself what is kept."""
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the memory cannot do what others can, by the item of `nccl_tf.check_memory`."""
-    capacity: int
-    seed: int
+    capacity: Final[int]
+    seed: Final[int]
     extras: dict[str, Any]
-    variables: list[keras.Variable]
+    variables: Final[list[keras.Variable]]
     columns: dict[str, keras.Variable]
     labels: keras.Variable
     tasks: keras.Variable
@@ -135,7 +135,7 @@ class Memory:
             self._base.arguments.replace(received, forms.config())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, unless it would take the place of one of the base.
+        """Set an attribute, unless it would take the place of one of the base, or is made once.
 
         Raises:
             UserError: It would.

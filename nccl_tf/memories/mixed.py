@@ -1,6 +1,6 @@
 """A reservoir beside general examples, which take a fixed share of every draw."""
 
-from typing import Any
+from typing import Any, Final
 
 import keras
 import tensorflow as tf
@@ -44,6 +44,10 @@ class MixedMemory(Memory):
     learner.fit(images[40:], 2 + np.arange(40) % 2, verbose=0)
     ```
     """
+
+    _owns_private_names = True
+    general: Final[int]
+    general_share: Final[float]
 
     def __init__(
         self,

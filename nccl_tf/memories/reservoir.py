@@ -1,7 +1,7 @@
 """The reservoir: a uniform sample of the stream so far."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -50,6 +50,8 @@ class ReservoirMemory(Memory):
     """
 
     _owns_private_names = True
+    rule: Final[str]
+    exclude_current_task: Final[bool]
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The ring: the last m examples of each class of each task."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -45,6 +45,8 @@ class RingMemory(Memory):
     """
 
     _owns_private_names = True
+    slots_per_class: Final[int]
+    task_classes: Final[Any]
     _cells: TaskClassIndex
     _task_regions: Any
 
@@ -64,7 +66,7 @@ class RingMemory(Memory):
                 f"received slots_per_class={slots_per_class!r}, expected a whole number from 1"
             )
         self.slots_per_class = int(slots_per_class)
-        self.task_classes: Any = None
+        self.task_classes = None
         capacity = None if task_classes is None else self._index(task_classes)
         self._base.arguments.replace(
             {"task_classes": task_classes}, {"task_classes": self.task_classes}
@@ -84,7 +86,7 @@ class RingMemory(Memory):
         known = classes_of_tasks("task_classes", task_classes)
         if self.slots_per_class < 1 or not known or not all(known):
             raise UserError(_refusal(self.slots_per_class, known))
-        self.task_classes = known
+        object.__setattr__(self, "task_classes", known)
         self._cells = TaskClassIndex(self.task_classes)
         self._task_regions = self._regions_of_tasks()
         return self.slots_per_class * self._cells.count
@@ -92,7 +94,7 @@ class RingMemory(Memory):
     def _list_classes(self, task_classes: Sequence[Sequence[int]]) -> None:
         """Take other classes of each task than the constructor received."""
         before = self.task_classes
-        self.capacity = self._index(task_classes)
+        object.__setattr__(self, "capacity", self._index(task_classes))
         self._base.arguments.follow({"task_classes": before}, {"task_classes": self.task_classes})
 
     def build_for(

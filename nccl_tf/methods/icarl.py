@@ -83,7 +83,7 @@ class ICaRL(ReplayLearner):
             memory.example_dtype or "uint8",
         )
         # The complement of a seed is no seed: the sample draws apart from the exemplars.
-        self.pool.seed = ~self.seed
+        object.__setattr__(self.pool, "seed", ~self.seed)
         both = features_and_logits(network)
         # Held by a function, for Keras would take a model for a second network to be saved.
         self._features_and_logits = lambda inputs: both(inputs, training=False)

@@ -113,7 +113,7 @@ class MCSGD(ReplayLearner):
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
             self.sample = ReservoirMemory(self.line_examples, **_forms_of(memory))
-            self.sample.seed = ~self.seed
+            object.__setattr__(self.sample, "seed", ~self.seed)
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), *([] if self.sample is None else [self.sample])]

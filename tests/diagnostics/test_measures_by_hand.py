@@ -53,7 +53,7 @@ class UpcomingMemory(FixedMemory):
 @pytest.mark.parametrize("weighting", ["joint_mean", "sum_of_means"])
 def test_gamma_of_a_joint_step(weighting):
     memory = UpcomingMemory(*MEMORY)
-    memory.capacity = 7
+    vars(memory)["capacity"] = 7
     learner = ExperienceReplay(network(), memory, memory_batch_size=3, er_weighting=weighting)
     learner.compile(keras.optimizers.SGD(ALPHA), run_eagerly=True)
     diagnostics = ForgettingDiagnostics(tasks(), "full", smoothness=2.0)

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import re
 
 import keras
 import pytest
@@ -326,6 +327,34 @@ def test_a_private_name_of_a_memory_is_one_s_own(name):
     learner.fit(tiny_batches(0, 10), verbose=0)
     assert getattr(memory, name) == "mine" and int(memory.readable_count()) == 6
     assert memory.get_config()["capacity"] == 6
+
+
+def ring():
+    return nccl_tf.RingMemory(2, [[0], [1]])
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "other"),
+    [
+        (lambda: nccl_tf.ReservoirMemory(20), "capacity", 7),
+        (lambda: nccl_tf.ReservoirMemory(20), "seed", 7),
+        (lambda: nccl_tf.ReservoirMemory(20), "rule", "off_by_one"),
+        (lambda: nccl_tf.ReservoirMemory(20), "exclude_current_task", True),
+        (ring, "capacity", 9), (ring, "slots_per_class", 3), (ring, "task_classes", [[3]]),
+        (lambda: nccl_tf.BalancedMemory(20, [[0], [1]]), "task_classes", [[3]]),
+        (lambda: nccl_tf.MixedMemory(20, 5), "general", 6),
+        (lambda: nccl_tf.MixedMemory(20, 5), "general_share", 0.5),
+        (lambda: nccl_tf.ExemplarMemory(20, per_class=3), "per_class", 4),
+    ],
+)  # fmt: skip
+def test_what_a_memory_is_made_with_stays(make, name, other):
+    """It had no effect on a memory that has its slots, and its file said what it was made with."""
+    memory = make()
+    before = getattr(memory, name)
+    with pytest.raises(UserError, match=f"received {name} = .*{re.escape(repr(before))}"):
+        setattr(memory, name, other)
+    setattr(memory, name, before)
+    assert getattr(memory, name) == before
 
 
 @pytest.mark.parametrize(
