@@ -37,7 +37,8 @@ def create(
     optimizer (`METHODS[name].learning_rates`), with the momentum of "stable_sgd" and the like and
     the weight decay of "gdumb"; the size of batches (`batch_sizes`) and the passes (`epochs`) of
     `learn`; dropout in the network of "stable_sgd" and the like, and outputs beyond the classes in
-    that of "supsup".
+    that of "supsup". A line of the log names the numbers of the optimizer, and what the network
+    lacks.
 
     Args:
         name: A name in `nccl_tf.METHODS`, such as "derpp".
@@ -77,6 +78,7 @@ def create(
                 f"{_ELSEWHERE[rows[given].part]}"
             )
     _tell_of_outputs(method, network, stream)
+    _tell_of_recipe(method, network, stream)
     arguments = {
         row.name: row.default_of(stream.family) for row in rows.values() if row.part == "learner"
     }
@@ -109,6 +111,27 @@ def _tell_of_outputs(method: Method, network: Any, stream: "Stream") -> None:
             "network has none: make it with 100 outputs more, as the command does, num_classes=%d; "
             "the command also takes SGD at the rate %g",
             method.name, stream.num_classes + 100, method.learning_rates.of_family(stream.family),
+        )  # fmt: skip
+
+
+def _tell_of_recipe(method: Method, network: Any, stream: "Stream") -> None:
+    """Warn where the command gives the optimizer numbers, or the network dropout, by the row."""
+    from nccl_tf.keras_private import layers_of  # it imports Keras
+
+    drops = any("Dropout" in type(layer).__name__ for layer in layers_of(network))
+    rows = [(row, row.default_of(stream.family)) for row in method.hyperparameters]
+    rate = method.learning_rates.of_family(stream.family)
+    given = [f"{row.name}={value:g}" for row, value in rows if row.part == "optimizer" and value]
+    wants = [f"an optimizer SGD({', '.join([f'{rate:g}', *given])})"] if given else []
+    wants += [
+        f"{row.name} {value:g} in the network, which has none"
+        for row, value in rows
+        if row.part == "network" and row.name == "dropout" and value and not drops
+    ]
+    if wants:
+        _LOGGER.warning(
+            "the recipe of %s has parts that its learner does not take, and the command sets: %s",
+            method.name, " and ".join(wants),
         )  # fmt: skip
 
 

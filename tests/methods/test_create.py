@@ -132,6 +132,26 @@ def test_a_memory_by_class_is_refused_where_targets_are_numbers():
         create("er_ring", table(1), stream, memory=100)
 
 
+@pytest.mark.parametrize(
+    ("name", "dropout", "told"),
+    [
+        ("stable_sgd", 0, ["SGD(0.1, momentum=0.8)", "dropout 0.25"]),
+        ("stable_sgd", 0.25, ["SGD(0.1, momentum=0.8)"]),
+        ("stable_agem", 0, ["dropout 0.25"]),
+        ("stable_agem", 0.25, []),
+        ("gdumb", 0, ["SGD(0.05, momentum=0.9, weight_decay=1e-06)"]),
+        ("agem", 0, []),
+    ],
+)
+def test_parts_of_a_recipe_that_the_learner_does_not_take_are_told(caplog, name, dropout, told):
+    stream = nccl_tf.load_stream("permuted_digits", max_tasks=2)
+    network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, dropout=dropout)
+    create(name, network, stream, memory=40 if METHODS[name].memory else None)
+    (said,) = [record.getMessage() for record in caplog.records] or [""]
+    assert all(text in said for text in told) and bool(said) == bool(told)
+    assert len(said.split(" and ")) == max(len(told), 1) + bool(told)
+
+
 def test_what_supsup_needs_of_the_network_is_told(caplog):
     """By the command it has outputs beyond the classes; without them it was below fine-tuning."""
     stream = nccl_tf.load_stream("permuted_digits", max_tasks=2)
