@@ -25,7 +25,10 @@ from nccl_tf.experiment.config.resolve import leave_out
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.extensions.plugins import load_plugins
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.standard_streams import lost_output
 
+_KEEP = ("train", "sweep")
+"""Commands that keep their results in files."""
 _HELP = ("--help", "-help", "-h", "--helpshort")
 _HELP_FULL = ("--helpfull", "-helpfull")
 
@@ -54,7 +57,7 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
             load_plugins(plugins)
         if asked := _asked_text(argv):
             print(asked)
-            sys.exit(0)
+            sys.exit(_told(0))
         # absl's own flags, a debugger and a profiler among them, are none of this command.
         flags.FLAGS.mark_as_parsed()
         words, flag_values, in_files = parse(argv)
@@ -115,12 +118,27 @@ def _run(words: list[str], flag_values: dict[str, Any]) -> int:
         name = checked_name("command", words[0] if words else "train", COMMANDS)
         command = COMMANDS[name]
         check_flags(command, flag_values)
-        return command.run(flag_values)
+        code = command.run(flag_values)
+        return _told(code, keeps=name in _KEEP and not flag_values["dry_run"])
     except Interrupted as interrupted:
         print(f"{interrupted}; rerun the same command to resume", file=sys.stderr)
         return interrupted.exit_code
     except (UserError, LearningFailedError) as error:
         _fail(error)
+
+
+def _told(code: int, keeps: bool = False) -> int:
+    """The exit code of a command, once it is seen whether what it printed could be written.
+
+    Args:
+        code: The command's own.
+        keeps: Whether it keeps its results in files, so that it is done without what it prints.
+    """
+    if (reason := lost_output()) is None:
+        return code
+    what = "the files of this run are whole" if keeps else "run the command again"
+    print(f"error: cannot write standard output ({reason}): make room; {what}", file=sys.stderr)
+    return code or (0 if keeps else UserError.exit_code)
 
 
 def _fail(error: UserError | LearningFailedError) -> NoReturn:

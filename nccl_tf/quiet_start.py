@@ -59,5 +59,5 @@ def quiet_start() -> Iterator[None]:
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # nobody reads any more
+    with contextlib.suppress(OSError):  # nobody reads any more, or the disk is full
         os.write(descriptor, line)

@@ -58,6 +58,36 @@ def test_the_command_ends_as_if_it_were_read(flags):
     assert without_reader("run.py", *flags.split()).returncode == 2 * (flags == "--method=none")
 
 
+FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+
+
+@FULL
+@pytest.mark.parametrize("streams", [">/dev/full", "2>/dev/full", ">/dev/full 2>&1"])
+def test_a_full_disk_ends_nothing(tmp_path, streams):
+    path = tmp_path / "kept"
+    (tmp_path / "code.py").write_text(WRITES.format(path=str(path)).replace("os.write", "print"))
+    done = shell(f"PYTHONPATH=. $0 {tmp_path / 'code.py'} {streams}")
+    assert done.returncode == 0 and path.read_bytes() == b"result"
+
+
+@FULL
+@pytest.mark.parametrize("flags", ["--version", "--helpfull", "--method=finetune --dry_run"])
+def test_a_command_whose_output_is_lost_says_so(flags):
+    done = shell(f"$0 run.py {flags} >/dev/full")
+    assert done.returncode == 2
+    (said,) = done.stderr.splitlines()
+    assert said.startswith("error: cannot write standard output (No space left on device)")
+
+
+@FULL
+@pytest.mark.processes
+def test_a_run_whose_output_is_lost_has_its_result(tmp_path):
+    flags = "--method=finetune --dataset=split_digits --max_tasks=1 --hidden=16 --progress=plain"
+    done = shell(f"$0 run.py {flags} --output_dir={tmp_path} >/dev/full")
+    assert done.returncode == 0 and "are whole" in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("result.json"))
+
+
 @pytest.mark.parametrize("streams", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_the_command_starts_without_streams(streams):
     assert shell(f"$0 run.py --version {streams}").returncode == 0
