@@ -5,7 +5,10 @@ and says what to look for where a release has taken a name away.
 """
 
 import contextlib
+import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -29,6 +32,41 @@ def layers_of(layer: keras.layers.Layer, include_self: bool = False) -> list[ker
     `keras.Model.layers` has those of one model alone, and other layers have no public list.
     """
     return list(layer._flatten_layers(include_self=include_self))
+
+
+@contextlib.contextmanager
+def before_normalization(tell: Callable[[int], None]) -> Iterator[None]:
+    """A context in which a layer Normalization tells over how many entries it spreads a given mean.
+
+    Keras computes it when the layer is built, and has no hook before that: its `build` is replaced
+    at the first use, and tells in the context alone, which is that of one thread.
+
+    Args:
+        tell: Called with their number before they are made; what it raises goes on to the caller.
+    """
+    _tell_of_normalization()
+    token = _TOLD.set(tell)
+    try:
+        yield
+    finally:
+        _TOLD.reset(token)
+
+
+_TOLD: ContextVar[Callable[[int], None] | None] = ContextVar("told", default=None)
+
+
+@functools.cache
+def _tell_of_normalization() -> None:
+    build = keras.layers.Normalization.build
+
+    @functools.wraps(build)
+    def telling(layer: Any, input_shape: Any) -> None:
+        tell = _TOLD.get()
+        if tell is not None and layer.input_mean is not None and input_shape is not None:
+            tell(math.prod(input_shape[axis] or 1 for axis in layer.axis))
+        build(layer, input_shape)
+
+    keras.layers.Normalization.build = telling
 
 
 def own_trainable(layer: keras.layers.Layer) -> list[keras.Variable]:

@@ -106,28 +106,36 @@ def _refusal(path: str | pathlib.Path, error: Exception) -> UserError:
 def _building_at_most(most: int) -> Iterator[None]:
     """Refuse variables of more than `most` bytes together, before the one too many is made.
 
+    A layer Normalization with a given mean spreads it over the shape of what it is called on; this
+    is counted too.
+
     Raises:
         UserError: The body makes them.
     """
     import tensorflow as tf
 
+    from nccl_tf.keras_private import before_normalization
+
     built = 0
 
-    def make(next_creator: Callable[..., Any], **arguments: Any) -> Any:
+    def count(size: int) -> None:
         nonlocal built
-        value = arguments["initial_value"]
-        if callable(value):  # whose trace has a shape, and no memory
-            value = tf.function(value, autograph=False).get_concrete_function().structured_outputs
-        dtype = tf.as_dtype(arguments.get("dtype") or value.dtype)
-        built += math.prod(value.shape) * dtype.size
+        built += size
         if built > most:
             raise UserError(
                 f"its configuration asks for more than {most:,} bytes, and its weights for far "
                 "less: expected a configuration that fits the weights; get the file again"
             )
+
+    def make(next_creator: Callable[..., Any], **arguments: Any) -> Any:
+        value = arguments["initial_value"]
+        if callable(value):  # whose trace has a shape, and no memory
+            value = tf.function(value, autograph=False).get_concrete_function().structured_outputs
+        dtype = tf.as_dtype(arguments.get("dtype") or value.dtype)
+        count(math.prod(value.shape) * dtype.size)
         return next_creator(**arguments)
 
-    with tf.variable_creator_scope(make):
+    with tf.variable_creator_scope(make), before_normalization(lambda sides: count(8 * sides)):
         yield
 
 

@@ -235,3 +235,14 @@ def test_operations_are_added_to_a_graph_as_they_are_in_another():
         assert session.run(made.outputs[0]) == 7, (
             "Graph._create_op_internal is another: look for what tf.raw_ops calls"
         )
+
+
+def test_the_entries_that_a_given_mean_is_spread_over():
+    told, layer = [], keras.layers.Normalization(axis=(1, 2), mean=0.5, variance=1.0)
+    with private.before_normalization(told.append):
+        layer.build((None, 3, 4))
+        keras.layers.Normalization().build((None, 5))  # of variables, which Keras tells of
+    keras.layers.Normalization(mean=0.5, variance=1.0).build((None, 6))
+    assert told == [12] and layer.mean.shape == (1, 3, 4), (
+        "Normalization.build or input_mean is another: look for what spreads a given mean"
+    )

@@ -255,6 +255,30 @@ def test_a_configuration_that_asks_for_far_more_than_the_weights_is_not_built(
     assert grown * 1024 < 300e6
 
 
+def test_a_given_mean_is_not_spread_over_a_shape_far_larger_than_the_weights(tmp_path):
+    """By RepeatVector, whose output has any size, and no weights."""
+    layers = keras.layers
+    network = keras.Sequential([
+        keras.Input((6,)), layers.RepeatVector(10), layers.Normalization(1, mean=0.5, variance=2.0),
+        layers.GlobalAveragePooling1D(), layers.Dense(3),
+    ])  # fmt: skip
+    learner, rows = nccl_tf.Finetune(network), np.eye(2, 6, dtype=np.float32)
+    learner.save(tmp_path / "learner.keras")
+    again = load_model(tmp_path / "learner.keras")
+    np.testing.assert_array_equal(again(rows), learner(rows))
+
+    def repeat(content):
+        content = content.replace(b'"n": 10', b'"n": 100000000')
+        return content.replace(b"[null, 10, 6]", b"[null, 100000000, 6]")
+
+    path = repacked(tmp_path / "learner.keras", tmp_path / "bomb.keras", "config.json", repeat)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match="asks for more than 67,"):
+        load_model(path)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 300e6
+    load_model(tmp_path / "learner.keras")
+
+
 def test_a_network_that_computes_with_constants_is_loaded(tmp_path):
     """Keras keeps them as arguments beside a tensor of the network."""
     inputs = keras.Input((6,))
