@@ -48,6 +48,7 @@ from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
 from nccl_tf.learner.turns import alone, one_at_a_time
+from nccl_tf.memories.columns import refusing_other_shapes
 from nccl_tf.networks.inspection import (
     check_can_be_loaded,
     check_runs_under_xla,
@@ -834,7 +835,7 @@ class Learner(Core):
         )
 
         def train(iterator: Any) -> Any:
-            with self.execution.turns.take():
+            with self.execution.turns.take(), refusing_other_shapes():
                 return self.execution.run(functions, iterator)
 
         self.train_function = train
@@ -1135,7 +1136,8 @@ class Learner(Core):
                         lambda rows: tf.TensorSpec([None, *rows.shape[1:]], rows.dtype), batch
                     )
                 )
-                self._base.remember(batch)
+                with refusing_other_shapes():
+                    self._base.remember(batch)
             self.end_task()
         self.progress.task.assign(max(latest, int(self.progress.task.numpy())))
         after = self._count_readable()

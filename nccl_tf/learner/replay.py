@@ -82,7 +82,7 @@ class ReplayLearner(Learner):
             self._check_option("batch_norm", self.batch_norm)
 
     def update(self, batch: Batch) -> Step:
-        self.memory.check(batch)
+        batch = self.memory.checked(batch)
         replays = [
             self._as_computed(self.memory.read(self.memory_batch_size))
             for _ in range(self.replay_draws)

@@ -1,6 +1,8 @@
 """Shapes and dtypes of a stored example, one column per input."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -8,6 +10,10 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.variables import count_words, needs_packing
+
+_LOOK = "shape_that_the_memory_stores"
+"""The name of the operation that looks at the shape of rows."""
+_SHAPES = re.compile(r"(\[[\d,]+\]) is not compatible with expected shape (\[\?[\d,]*\])")
 
 
 class Forms:
@@ -154,6 +160,35 @@ def check_rows(what: str, rows: Any, specs: Any, remedy: str) -> None:
         check_shape(what, part, spec, remedy)
 
 
+def fitting(rows: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    """Rows of a column's shape: a graph that does not know theirs looks at it when it runs.
+
+    Args:
+        rows: [n, ...], which `check_rows` has seen.
+        spec: The column.
+    """
+    if rows.shape[1:].is_fully_defined():
+        return rows
+    return tf.ensure_shape(rows, [None, *spec.shape], name=_LOOK)
+
+
+@contextmanager
+def refusing_other_shapes() -> Iterator[None]:
+    """A context in which graphs run that have `fitting` rows.
+
+    Raises:
+        UserError: Rows did not fit.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = _LOOK in error.message and _SHAPES.search(error.message)
+        if not found:
+            raise
+        given, stored = (tuple(map(int, s.strip("[]").split(",")[1:])) for s in found.groups())
+        raise _of_another_shape("rows", given, stored, "") from error
+
+
 def check_shape(what: str, rows: tf.Tensor, spec: tf.TensorSpec, remedy: str) -> None:
     """Check that rows [n, ...] have the shape of a column, as far as it is known.
 
@@ -164,11 +199,15 @@ def check_shape(what: str, rows: tf.Tensor, spec: tf.TensorSpec, remedy: str) ->
     """
     shape = rows.shape[1:]
     if not shape.is_compatible_with(spec.shape):
-        raise UserError(
-            f"received {what} of shape {tuple(shape)}, but the memory stores {tuple(spec.shape)}: "
-            f"build the memory with {remedy}_shape={tuple(shape)}, or without shapes, or feed the "
-            "shape that it stores (sequences padded to one length)"
-        )
+        built = f"build the memory with {remedy}_shape={tuple(shape)}, or without shapes, or "
+        raise _of_another_shape(what, tuple(shape), tuple(spec.shape), built)
+
+
+def _of_another_shape(what: str, shape: Any, stored: Any, remedy: str) -> UserError:
+    return UserError(
+        f"received {what} of shape {shape}, but the memory stores {stored}: {remedy}feed the "
+        "shape that it stores (sequences padded to one length)"
+    )
 
 
 def _map(function: Any, structure: Any) -> Any:

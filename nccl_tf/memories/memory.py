@@ -23,6 +23,7 @@ from nccl_tf.memories.columns import (
     check_rows,
     column_of,
     dtype_of,
+    fitting,
     input_specs,
     shape_of,
 )
@@ -250,7 +251,7 @@ class Memory:
         Raises:
             UserError: As for `put`.
         """
-        self.check(batch)
+        batch = self.checked(batch)
         if unknown := sorted(batch.extras.keys() - self.columns.keys()):
             raise UserError(
                 f"received a batch with the extras {unknown}, for which the {type(self).__name__} "
@@ -330,25 +331,26 @@ class Memory:
         if tf.as_dtype(batch.labels.dtype).is_integer and self._base.forms.labels.dtype == tf.int64:
             batch = batch._replace(labels=tf.cast(batch.labels, tf.int64))
         batch = batch._replace(tasks=tf.cast(batch.tasks, tf.int64))
-        self.check(batch)
-        parts = [
-            part
-            if part.shape[1:].is_fully_defined()
-            else tf.ensure_shape(part, [None, *form.shape])
-            for part, form in zip(tf.nest.flatten(batch.inputs), self._base.forms.flat, strict=True)
-        ]
-        with tf.control_dependencies(parts):
+        batch = self.checked(batch)
+        with tf.control_dependencies([*tf.nest.flatten(batch.inputs), batch.labels]):
             weights = tf.where(self._base.stores.value, batch.weights, 0.0)
-        return batch._replace(inputs=self._base.forms.together(parts), weights=weights)
+        return batch._replace(weights=weights)
 
-    def check(self, batch: Batch) -> None:
-        """Check that examples fit into the columns.
+    def checked(self, batch: Batch) -> Batch:
+        """A batch whose examples fit into the columns.
+
+        A graph that does not know their shape looks at it when it runs, before anything uses them;
+        `fit` raises then.
 
         Raises:
             UserError: Inputs or labels are not of the memory's dtype and shape.
         """
-        check_rows("inputs", batch.inputs, self._base.forms.inputs, "example")
-        check_rows("labels", batch.labels, self._base.forms.labels, "label")
+        forms = self._base.forms
+        check_rows("inputs", batch.inputs, forms.inputs, "example")
+        check_rows("labels", batch.labels, forms.labels, "label")
+        parts = zip(tf.nest.flatten(batch.inputs), forms.flat, strict=True)
+        inputs = forms.together([fitting(part, form) for part, form in parts])
+        return batch._replace(inputs=inputs, labels=fitting(batch.labels, forms.labels))
 
     def save_variables(self, store: Any, prefix: str) -> None:
         """Save the state; inputs are saved as inputs, also where they are held packed.

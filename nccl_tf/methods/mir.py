@@ -65,7 +65,7 @@ class MIR(ExperienceReplay):
             )
 
     def update(self, batch: Batch) -> Step:
-        self.memory.check(batch)
+        batch = self.memory.checked(batch)
         return self.replay_and_apply(batch, self.memory.read(self.candidates))
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:

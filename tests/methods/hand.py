@@ -39,8 +39,8 @@ class FixedMemory(RingMemory):
         assert count == len(self.held.labels)
         return self.held
 
-    def check(self, batch):
-        pass
+    def checked(self, batch):
+        return batch
 
     def write(self, batch):
         pass
