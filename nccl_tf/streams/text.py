@@ -1,6 +1,6 @@
 """Text as a stream: a folder of text files a corpus, a corpus a task, cut into rows of tokens."""
 
-import os
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from nccl_tf.errors import UserError, checked_at_least
-from nccl_tf.regular_files import open_regular
+from nccl_tf.regular_files import read_regular
 from nccl_tf.streams.arrays import Examples, PixelScaling, dtype_name, each_input
 from nccl_tf.streams.catalog import short_name
-from nccl_tf.streams.sources.image_files import list_visible
+from nccl_tf.streams.sources.image_files import files_below, list_visible, told_of_links
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.validation import TEST_SHARE
@@ -20,6 +20,9 @@ SCHEME = "text"
 BYTES = 256
 """Tokens where no tokenizer is named: the bytes of the files."""
 LENGTH = 128
+MOST_BYTES = 2**30
+"""Of all files together: rows take 14 times as much."""
+_LOGGER = logging.getLogger("nccl_tf")
 
 
 def is_text(name: str) -> bool:
@@ -45,7 +48,8 @@ def text_stream(
         examples_per_task: Training rows of a task, the first ones; None for all.
 
     Raises:
-        UserError: There are no corpora, one cannot be read or is too short, or a number is below 1.
+        UserError: There are no corpora, one cannot be read or is too short, they have more than 1
+            GiB together, or a number is below 1.
     """
     folder = Path(name.partition(":")[2])
     length = checked_at_least("length", LENGTH if length is None else length, 1)
@@ -58,10 +62,11 @@ def text_stream(
             f"received {name}, a folder without folders: expected one folder of text files for "
             "each corpus, such as FOLDER/law/statutes.txt"
         )
+    files = _files_of(name, folder, corpora[:max_tasks])
     size = BYTES if tokenizer is None else int(tokenizer.vocabulary_size())
     tasks = tuple(
-        _task(number, path, rows_of(_tokens_below(path, tokenizer), length), *limits)
-        for number, path in enumerate(corpora[:max_tasks])
+        _task(number, path, rows_of(_tokens_of(files[path], tokenizer), length), *limits)
+        for number, path in enumerate(files)
     )
     first = tasks[0].train.inputs
     return Stream(
@@ -109,17 +114,40 @@ def _task(number: int, path: Path, rows: Examples, most: int | None = None) -> T
     return Task(number, (), kept, train, test)
 
 
-def _tokens_below(folder: Path, tokenizer: Any) -> np.ndarray:
-    """The tokens of all files below a folder, in the order of their paths.
+def _files_of(name: str, folder: Path, corpora: Sequence[Path]) -> dict[Path, list[Path]]:
+    """The files of each corpus, in the order of their paths.
+
+    Raises:
+        UserError: A folder cannot be listed, or they have more than `MOST_BYTES` together.
+    """
+    links: list[Path] = []
+    files: dict[Path, list[Path]] = {path: [] for path in corpora}
+    for path in files_below(folder, links):
+        files.get(folder / path.relative_to(folder).parts[0], []).append(path)
+    for sentence in told_of_links(name, folder, links):
+        _LOGGER.warning("%s", sentence)
+    found = (path for part in files.values() for path in part)
+    sizes = {path: path.stat().st_size for path in found if path.is_file()}
+    if sum(sizes.values()) > MOST_BYTES:
+        largest = max(sizes, key=lambda path: sizes[path])
+        raise UserError(
+            f"received {name} of {sum(sizes.values()):,} bytes, of which {largest} has "
+            f"{sizes[largest]:,}: expected {MOST_BYTES:,} at most; take fewer corpora, "
+            "max_tasks=..., or smaller files"
+        )
+    return files
+
+
+def _tokens_of(files: Sequence[Path], tokenizer: Any) -> np.ndarray:
+    """The tokens of files, one after the other.
 
     Raises:
         UserError: A file cannot be read, or is no text for the tokenizer.
     """
     parts: list[np.ndarray] = []
-    for path in _files_below(folder):
+    for path in files:
         try:
-            with open_regular(path) as file:
-                content = file.read()
+            content = read_regular(path, MOST_BYTES)
         except OSError as error:
             raise UserError(
                 f"cannot read {path} ({error.strerror}): expected a text file; leave it out"
@@ -157,10 +185,3 @@ def _tokens(path: Path, content: bytes, tokenizer: Any) -> np.ndarray:
             f"expected integers from 0 to {size - 1}, below its vocabulary_size()"
         )
     return tokens
-
-
-def _files_below(folder: Path) -> Sequence[Path]:
-    found: list[Path] = []
-    for path in list_visible(folder):
-        found += _files_below(path) if path.is_dir() and not os.path.islink(path) else [path]
-    return found

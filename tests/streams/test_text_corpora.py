@@ -1,10 +1,13 @@
 """Folders of text as streams of rows of tokens."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import nccl_tf
 from nccl_tf.errors import UserError
+from tests.folders import inside
 
 
 @pytest.fixture
@@ -19,6 +22,49 @@ def folder(tmp_path):
             path.write_text(text)
     (tmp_path / "law" / ".hidden").write_text("secret" * 100)
     return tmp_path
+
+
+@pytest.mark.parametrize("depth", [1_500, 3_000])
+def test_folders_lie_as_deep_as_paths_are_long(folder, depth):
+    """1,500 levels were Python's RecursionError; 3,000 are no path of Linux."""
+    before = nccl_tf.load_stream(f"text:{folder}", length=4)[1].num_train
+    with inside(folder / "law", depth):
+        Path("deep.txt").write_bytes(b"abcdefghij" * 4)
+        if depth == 1_500:
+            after = nccl_tf.load_stream(f"text:{folder}", length=4)[1].num_train
+            assert after > before
+        else:
+            with pytest.raises(UserError, match="File name too long"):
+                nccl_tf.load_stream(f"text:{folder}", length=4)
+
+
+def test_all_files_together_are_bounded_before_one_is_read(folder):
+    """By a sparse file, which holds no block of the disk."""
+    with (folder / "law" / "sparse.txt").open("wb") as file:
+        file.truncate(20 * 2**30)
+    with pytest.raises(UserError, match=r"sparse\.txt has 21,474,836,480: expected"):
+        nccl_tf.load_stream(f"text:{folder}", length=4)
+    nccl_tf.load_stream(f"text:{folder}", length=4, max_tasks=1)  # of the other corpus
+
+
+def test_links_are_followed_and_those_that_lead_out_are_named(folder, tmp_path_factory, caplog):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "notes.txt").write_text("abcdefghij")
+    (elsewhere / "inner").mkdir()
+    (elsewhere / "inner" / "more.txt").write_text("klmnopqrst")
+    plain = nccl_tf.load_stream(f"text:{folder}", length=4)[1].num_train
+    assert not caplog.messages
+    (folder / "law" / "itself").symlink_to(folder / "law")
+    (folder / "law" / "z.txt").symlink_to(elsewhere / "notes.txt")
+    (folder / "law" / "zz").symlink_to(elsewhere / "inner")
+    (folder / "poems").symlink_to(elsewhere)
+    stream = nccl_tf.load_stream(f"text:{folder}", length=4)
+    assert stream[1].num_train > plain and stream[2].num_train
+    (said,) = caplog.messages
+    assert "3 links that lead out" in said and f"law/z.txt to {elsewhere}/notes.txt" in said
+    (folder / "law" / "all").symlink_to("/")
+    with pytest.raises(UserError, match="all is a link to /, in which"):
+        nccl_tf.load_stream(f"text:{folder}", length=4)
 
 
 class Letters:

@@ -50,7 +50,8 @@ def read_table(path: Path) -> Table:
             first = text.readline()
             text.seek(0)
             separator = next((mark for mark in _SEPARATORS if mark in first), ",")
-            numbered = [(n, row) for n, row in enumerate(csv.reader(text, delimiter=separator), 1)]
+            read = enumerate(csv.reader(text, delimiter=separator), 1)
+            numbered = [(number, row) for number, row in read if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(
             f"cannot read {path} ({error}): expected a CSV file in UTF-8, its first line the names "
@@ -58,7 +59,6 @@ def read_table(path: Path) -> Table:
         ) from error
     finally:
         csv.field_size_limit(usual)
-    numbered = [(number, row) for number, row in numbered if row]
     header = numbered[0][1] if numbered else []
     if len(numbered) < 2 or len(set(header)) != len(header):
         raise UserError(f"{path} has no header of different names with rows below it")

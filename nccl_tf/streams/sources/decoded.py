@@ -106,7 +106,7 @@ def _digest(folder: Path) -> str | None:
     size and modification time; None without any.
     """
     files = []
-    for path in files_below(folder, {folder.resolve()}) if folder.is_dir() else ():
+    for path in files_below(folder) if folder.is_dir() else ():
         status = path.stat()
         relative = path.relative_to(folder).as_posix()
         files.append([relative, status.st_size, status.st_mtime_ns])

@@ -1,8 +1,10 @@
 """Files of images, as both readers of folders take them: bounded before they are decoded."""
 
+import errno
 import io
 import mimetypes
 import os
+import stat
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.errors import UserError
+from nccl_tf.errors import UserError, one_line
 from nccl_tf.regular_files import open_regular
 
 MAX_PIXELS = 50_000_000
@@ -81,13 +83,14 @@ def resized(image: Any, side: int) -> Any:
 
 
 def list_visible(folder: Path) -> list[Path]:
-    """List the entries of a folder in sorted order, without hidden ones.
+    """List the entries of a folder in sorted order, without hidden ones and those of systems.
 
     Raises:
         UserError: The folder cannot be read.
     """
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        paths = sorted(folder.iterdir())
+        return [p for p in paths if not p.name.startswith(".") and p.name not in _OF_SYSTEMS]
     except OSError as error:
         raise UserError(
             f"cannot read the folder {folder} ({error.strerror}): expected a folder that can be "
@@ -161,7 +164,8 @@ def checked_taken(
         taken: The files that are read.
 
     Returns:
-        A sentence on the other files below the folder; None without any.
+        Sentences on the other files below the folder, and on links that lead out of it; None
+        without any.
 
     Raises:
         UserError: In the parts there are images that are not taken, pipes, devices or broken links,
@@ -171,7 +175,8 @@ def checked_taken(
     classes = {_first_below(part, path) for part in parts for path in taken}
     images: list[Path] = []
     others: list[Path] = []
-    for path in files_below(root, {root.resolve()}):
+    links: list[Path] = []
+    for path in files_below(root, links):
         if path in taken:
             continue
         first = next(filter(None, (_first_below(part, path) for part in parts)), None)
@@ -185,9 +190,27 @@ def checked_taken(
             f"expected images ({', '.join(SUFFIXES)}) in the folder of their class: convert or "
             "move them, or move them out of the folder"
         )
-    if not others:
-        return None
-    return f"{title} has {_counted(others)} that are not read: {_shown(root, others)}"
+    said = told_of_links(title, root, links)
+    if others:
+        said.append(f"{title} has {_counted(others)} that are not read: {_shown(root, others)}")
+    return "; ".join(said) or None
+
+
+def told_of_links(title: str, root: Path, links: Sequence[Path]) -> list[str]:
+    """A sentence on links that lead out of a folder; none without any.
+
+    Args:
+        title: Of the data.
+        root: The folder.
+        links: As `files_below` finds them.
+    """
+    if not links:
+        return []
+    shown = ", ".join(f"{p.relative_to(root)} to {_real(p)}" for p in links[:_MOST_SHOWN])
+    more = ", ..." if len(links) > _MOST_SHOWN else ""
+    return [
+        f"{title} has {len(links):,} links that lead out of it, and are followed: {shown}{more}"
+    ]
 
 
 def _counted(files: Sequence[Path]) -> str:
@@ -222,18 +245,56 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES or kind.startswith("image/")
 
 
-def files_below(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """The visible files below a folder, and what is neither file nor folder.
+def files_below(folder: Path, leading_out: list[Path] | None = None) -> Iterator[Path]:
+    """The visible files below a folder, in the order of their paths; pipes and broken links too.
+
+    Links are followed, and each folder is listed once, since a link may lead back to one. Folders
+    may lie as deep in one another as paths can be long.
 
     Args:
         folder: The folder.
-        seen: The folders so far, without links: links of folders may lead back to one.
+        leading_out: Takes the links that lead out of it.
+
+    Raises:
+        UserError: A folder cannot be listed, or a link leads to one around the folder.
     """
-    for path in list_visible(folder):
-        if path.name in _OF_SYSTEMS:
-            continue
-        if not path.is_dir():
+    root, waiting = _real(folder), [folder]
+    seen: set[tuple[int, int]] = set()
+    while waiting:
+        path = waiting.pop()
+        status = _status(path)
+        if path != folder and path.is_symlink() and not (real := _real(path)).is_relative_to(root):
+            if root.is_relative_to(real):
+                raise UserError(
+                    f"{one_line(str(path))} is a link to {real}, in which the folder itself lies: "
+                    "remove it"
+                )
+            if leading_out is not None:
+                leading_out.append(path)
+        if status is None or not stat.S_ISDIR(status.st_mode):
             yield path
-        elif (real := path.resolve()) not in seen:
-            seen.add(real)
-            yield from files_below(path, seen)
+        elif (place := (status.st_dev, status.st_ino)) not in seen:
+            seen.add(place)
+            waiting.extend(reversed(list_visible(path)))
+
+
+def _real(path: Path) -> Path:
+    """A path without links, of one that leads to itself too, unlike `Path.resolve`."""
+    return Path(os.path.realpath(path))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """What a path is; None of a link to nothing or to itself.
+
+    Raises:
+        UserError: It cannot be looked at.
+    """
+    try:
+        return path.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
+            return None
+        raise UserError(
+            f"cannot look at {one_line(str(path))} ({error.strerror}): move it out of the folder, "
+            "or shorten the path"
+        ) from error

@@ -10,7 +10,7 @@ from nccl_tf.streams.sources.image_files import SUFFIXES, checked_taken, list_vi
 
 TEST_NAMES = ("test", "val", "validation")
 """Folders, and splits of TFDS, with test examples; the first that is there is taken."""
-_MAX_BYTES = 2**32
+_MAX_BYTES = 2**28
 _ANNOTATIONS = "val_annotations.txt"
 
 
@@ -22,7 +22,8 @@ class Members(NamedTuple):
         test: Likewise for the test.
         names: The names of the classes, in the order of their numbers.
         lists: The files that name classes: lists of images, or tiny-ImageNet's annotations.
-        left_out: A sentence on the files below the folder that are not read; None without any.
+        left_out: What there is to say of files below the folder that are not read, and of links
+            that lead out of it; None for nothing.
     """
 
     train: dict[str, list[Path]]

@@ -14,6 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.sources.image_files import read_image
 from nccl_tf.streams.sources.named import content_digest
+from tests.folders import inside
 
 SIDE = 6
 
@@ -161,6 +162,27 @@ def test_links_to_images_and_folders_are_read_and_hashed(pets, tmp_path):
         *(load_stream(name, num_tasks=2) for name in (plain, linked)), strict=True
     ):
         np.testing.assert_array_equal(one.train.inputs, other.train.inputs)
+
+
+def test_links_that_lead_out_of_a_folder_are_named(pets, tmp_path, caplog):
+    shutil.move(pets / "train" / "cat", tmp_path / "cats")
+    (pets / "train" / "cat").symlink_to(tmp_path / "cats")
+    (pets / "train" / "loop").symlink_to(pets / "train")
+    load_stream(f"folder:{pets}", num_tasks=2)
+    (said,) = caplog.messages
+    assert "1 links that lead out" in said and f"train/cat to {tmp_path / 'cats'}" in said
+    (pets / "train" / "all").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="in which the folder itself lies"):
+        load_stream(f"folder:{pets}", num_tasks=2)
+
+
+def test_folders_are_looked_at_as_deep_as_paths_are_long(pets):
+    """1,500 levels were Python's RecursionError."""
+    with inside(pets / "train" / "cat", 1_500):
+        load_stream(f"folder:{pets}", num_tasks=2)
+        shutil.copy(pets / "train" / "cat" / "0.png", "0.png")
+        with pytest.raises(UserError, match="would be left out"):
+            load_stream(f"folder:{pets}", num_tasks=2)
 
 
 def test_other_files_are_named_in_one_sentence(pets, caplog):
