@@ -1,5 +1,6 @@
 """Threads that use one learner: they read together, wait for one that writes, or are told."""
 
+import pickle
 import threading
 
 import keras
@@ -76,10 +77,10 @@ class Does(keras.callbacks.Callback):
         self.verbs.pop("batch", lambda: None)()
 
 
-def learner(**options):
+def learner(kind=nccl_tf.Finetune, **options):
     keras.utils.set_random_seed(0)
     network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    made = nccl_tf.Finetune(network, **options)
+    made = kind(network, **options)
     made.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], steps_per_execution=5)
     return made
 
@@ -216,21 +217,35 @@ def test_a_step_waits_for_a_prediction_by_averaged_weights():
 
 
 def test_what_another_thread_may_do_while_a_learner_trains(tmp_path):
-    model, told = learner(), []
+    """As the page on threads has it."""
+    model, told = learner(nccl_tf.ExperienceReplay, memory=nccl_tf.ReservoirMemory(8)), []
+    trained(model)
+    weights = tmp_path / "saved.weights.h5"
+    model.save_weights(weights)
 
     def others():
         for verb in (
-            lambda: model.evaluate(X, Y, verbose=0), lambda: trained(model), model.end_task,
+            lambda: model.evaluate(X, Y, verbose=0), lambda: model.test_on_batch(X, Y),
+            lambda: trained(model), lambda: model.train_on_batch(X, Y), model.end_task,
+            lambda: model.begin_task(1), lambda: model.remember(X, Y),
             lambda: model.add_classes(1), lambda: model.compile("sgd"),
+            lambda: model.load_weights(weights), lambda: model.load_adapters(tmp_path / "a.npz"),
         ):  # fmt: skip
             with pytest.raises(UserError, match="while another thread runs fit") as error:
                 Other(verb).ended()
             told.append(str(error.value).split()[1])
-        Other(lambda: model.predict(X, verbose=0)).ended()
-        Other(lambda: model.accuracy(X, Y)).ended()
-        Other(lambda: model.save(tmp_path / "learner.keras")).ended()
+        for allowed in (
+            lambda: model.predict(X, verbose=0), lambda: model.predict_on_batch(X),
+            lambda: model.accuracy(X, Y), lambda: model.confusion(X, Y), model.serving_model,
+            lambda: model.save_weights(weights), lambda: model.save(tmp_path / "learner.keras"),
+            lambda: pickle.dumps(model),
+        ):  # fmt: skip
+            Other(allowed).ended()
 
     trained(model, Does(batch=others))
-    assert told == ["evaluate", "fit", "end_task", "add_classes", "compile"]
-    assert int(model.optimizer.iterations) == 15
+    assert told == [
+        "evaluate", "test_on_batch", "fit", "train_on_batch", "end_task", "begin_task", "remember",
+        "add_classes", "compile", "load_weights", "load_adapters",
+    ]  # fmt: skip
+    assert int(model.optimizer.iterations) == 30
     nccl_tf.load_model(tmp_path / "learner.keras")
