@@ -182,6 +182,13 @@ class Record:
         "null without such programs or a cache. Bits do not depend on it.",
         optional=True,
     )
+    data_sha256: str | None = _entry(
+        "text|null",
+        "Of the first task's examples for training and for testing, as the run had them: whether "
+        "two machines have the same data. Not in older records, of which it is unknown.",
+        optional=True,
+        pattern=_SHA256,
+    )
     environment: Mapping[str, str] | None = _entry(
         "object",
         "Variables of the environment that decide bits, such as TF_XLA_FLAGS, those that were set. "

@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).parent
 OF_LATER_RECORDS = (
     "package_modified", "commit_in_history", "tensorfloat32", "xla", "steps_per_program",
     "costs_from_settings", "environment", "compile_cache",
+    "data_sha256",
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.checkpoints import CheckpointStore
+from nccl_tf.records.checkpoints import CheckpointStore, arrays_sha256
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
 from nccl_tf.records.options import Options
@@ -45,7 +45,7 @@ from nccl_tf.session.loop import Session
 from nccl_tf.session.measured import measured_entries
 from nccl_tf.session.state import Place, SessionCallback, SessionState
 from nccl_tf.streams import Stream
-from nccl_tf.streams.task import bytes_of_examples, training_parts
+from nccl_tf.streams.task import Task, bytes_of_examples, training_parts
 
 
 def run_seed(
@@ -178,8 +178,19 @@ def run_seed(
             kept=bytes_of_examples(stream.tasks) if method.joins else 0,
             is_own_process=True,
         )
+        | {"data_sha256": examples_sha256(stream[0])}
         | ({"diagnostics": diagnostics.record()} if diagnostics else {}),
     )
+
+
+def examples_sha256(task: Task) -> str:
+    """SHA-256 of the examples of a task for training and testing, in hexadecimal."""
+    arrays = {}
+    for part, (inputs, labels) in (("train", task.train), ("test", task.test)):
+        named = inputs if isinstance(inputs, dict) else {"": inputs}
+        arrays |= {f"{part} {name}": named[name] for name in sorted(named)}
+        arrays[f"{part} labels"] = labels
+    return arrays_sha256(arrays)
 
 
 class _TaskRates(SessionCallback):

@@ -2,13 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_memory
 from nccl_tf.experiment.run.memory_check import PROCESS_BYTES, process_bytes
-from nccl_tf.experiment.run.seed import run_seed
+from nccl_tf.experiment.run.seed import examples_sha256, run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
@@ -17,6 +18,8 @@ from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import checked_record
 from nccl_tf.records.settings import run_folder
 from nccl_tf.streams import load_stream
+from nccl_tf.streams.arrays import Examples
+from nccl_tf.streams.task import Task
 
 TINY = {
     "dataset": "split_digits", "head": "multi", "max_tasks": 3, "examples_per_task": 40,
@@ -86,3 +89,16 @@ def test_tensors_of_a_run_in_tensorfloat32_are_float32():
     assert settings.digest() != resolve(TINY).digest()
     learner = build_learner(settings, load_stream("split_digits", seed=1), 1)
     assert learner.network.dtype_policy.name == "float32"
+
+
+def test_one_pixel_tells_the_data_of_two_machines_apart():
+    def task(pixel, inputs=lambda pixels: pixels):
+        pixels = np.zeros([2, 4], np.uint8)
+        pixels[1, 3] = pixel
+        examples = Examples(inputs(pixels), np.array([0, 1], np.int32))
+        return Task(0, (0, 1), 2, lambda: examples, lambda: examples)
+
+    named = [examples_sha256(task(pixel, lambda x: {"a": x, "b": x})) for pixel in (0, 1)]
+    found = [examples_sha256(task(pixel)) for pixel in (0, 1)]
+    assert len({*found, *named}) == 4
+    assert found[0] == examples_sha256(task(0))
