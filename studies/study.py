@@ -160,6 +160,12 @@ class Cell:
         family = get_dataset(self.setting["flags"]["dataset"]).family
         return self.system["grids"].get(self.setting["name"], self.system["grids"].get(family))
 
+    def is_at_an_end(self, name: str) -> bool:
+        """Whether the value of a flag that tuning chose is the lowest or highest of several."""
+        values, chosen = self.grid[name], (self.chosen or {}).get(name)
+        is_number = all(isinstance(value, int | float) for value in values)
+        return is_number and len(set(values)) > 1 and chosen in (min(values), max(values))
+
     @property
     def title(self) -> str:
         """The system's name in tables."""

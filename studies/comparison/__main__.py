@@ -21,6 +21,8 @@ from studies.study import ROOT, Record, Result, Study, main
 
 STUDY = Study(ROOT / "studies" / "comparison", (ROOT / "results",))
 PAGE, CHOICE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "which_method.md"
+AT_AN_END = "\\*"
+"""Beside a value at an end of its grid, in Markdown."""
 _NUMBERS = ("accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds")
 _PLAIN = (("average_accuracy", 100, 1), ("forgetting", 1, 3))
 _ABOUT = (
@@ -31,7 +33,8 @@ _ABOUT = (
     "a step is processor time over fine-tuning's, measured side by side with a small dense network "
     "at commit {commit} (`python -m studies.comparison.step_costs`), and stands beside accuracies "
     "of dense networks alone. The bytes stored have the copy of averaged weights, 4 bytes a "
-    "weight, the same in every row that has one: where a memory is small, that is most of them."
+    "weight, the same in every row that has one: where a memory is small, that is most of them. "
+    "{mark} marks a value at an end of its grid, beyond which better ones may lie."
 )
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
@@ -56,7 +59,7 @@ def page(study: Study, records: Sequence[Record]) -> str:
     parts += [
         "## Protocol",
         study.plan["text"],
-        textwrap.fill(_ABOUT.format(commit=commit[:8]), 100),
+        textwrap.fill(_ABOUT.format(commit=commit[:8], mark=AT_AN_END), 100),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
@@ -88,13 +91,19 @@ def _section(title: str, results: Sequence[Result], times: Mapping[str, float]) 
 def _row(result: Result, times: Mapping[str, float]) -> list[str]:
     kinds = ("", "averaged_") if result.averaged else ("",)
     cells = [
-        mean_std(result.records, f"{kind}{name}", scale, digits) if result.records else "-"
+        which_method.of_seeds(result.records, f"{kind}{name}", scale, digits)
+        if result.records
+        else "-"
         for kind in kinds
         for name, scale, digits in _PLAIN
     ]
     cell, count = result.cell, len(result.records)
     seeds = str(count) if count == len(cell.seeds) else f"{count} of {len(cell.seeds)}"
-    tuned = ", ".join(f"{name} {(cell.chosen or {})[name]}" for name in cell.grid if cell.chosen)
+    tuned = ", ".join(
+        f"{name} {cell.chosen[name]}{AT_AN_END * cell.is_at_an_end(name)}"
+        for name in cell.grid
+        if cell.chosen
+    )
     if tuned:
         tuned += f" (of {math.prod(map(len, cell.grid.values()))} points)"
     dashes = ["-"] * (4 - len(cells))
@@ -133,7 +142,7 @@ def _memory_table(results: Mapping[str, Sequence[Result]], records: Sequence[Rec
                 best.cell.title + (", averaged weights" if kind else ""),
                 mean_std(best.records, f"{kind}average_accuracy", 100, 1),
                 mean_std(best.records, f"{kind}forgetting", 1, 3),
-                mean_std(joint, "average_accuracy", 100, 1) if joint else "-",
+                which_method.of_seeds(joint, "average_accuracy", 100, 1) if joint else "-",
             )
         )
     names = ("setting", "memory", "best system", "accuracy %", "forgetting", "joint training %")

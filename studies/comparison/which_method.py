@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.learner import Learner
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.methods.row import Method
-from nccl_tf.reports.table import markdown_table
+from nccl_tf.records.record import Record
+from nccl_tf.reports.table import markdown_table, mean_std
 from studies.comparison.step_costs import read_costs
 from studies.study import Result
 
@@ -26,6 +25,23 @@ def asks_for_tasks(method: Method) -> bool:
     return acts or method.joins or memory in ("ring", "exemplars") or memory.startswith("past")
 
 
+def of_seeds(
+    records: Sequence[Record], metric: str, scale: float, digits: int, spread: bool = True
+) -> str:
+    """The mean of a metric, with its deviation, or that it is of one seed.
+
+    Args:
+        records: One or more.
+        metric: Its name.
+        scale: A factor.
+        digits: After the point.
+        spread: Whether the deviation is shown.
+    """
+    shown = mean_std(records, metric, scale, digits)
+    shown = shown if spread else shown.partition(" ")[0]
+    return f"{shown} (one seed)" if len(records) == 1 and shown != "-" else shown
+
+
 def table(results: Mapping[str, Sequence[Result]]) -> str:
     """A row for each method that learns task after task, those of the comparison first.
 
@@ -36,9 +52,9 @@ def table(results: Mapping[str, Sequence[Result]]) -> str:
     for title, rows in results.items():
         for row in rows:
             if row.records:
-                accuracies = 100 * np.array([r.average_accuracy for r in row.records])
                 name = row.cell.system["flags"]["method"]
-                reached.setdefault(name, {})[title] = f"{accuracies.mean():.1f}"
+                accuracy = of_seeds(row.records, "average_accuracy", 100, 1, spread=False)
+                reached.setdefault(name, {})[title] = accuracy
     titles = [title for title in results if any(title in found for found in reached.values())]
     titles = [title for title in titles if title.startswith(_TITLES)]
     costs, _ = read_costs()

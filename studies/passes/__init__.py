@@ -1,0 +1,1 @@
+"""Methods over one pass and several, beside training on everything."""

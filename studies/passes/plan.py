@@ -1,0 +1,140 @@
+"""What the plan asks for: every run with its key, in the order of its worth."""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nccl_tf.methods.registry import METHODS
+
+HERE = Path(__file__).parent
+PLAN: Mapping[str, Any] = tomllib.loads((HERE / "plan.toml").read_text())
+DATA: Mapping[str, Any] = {data["name"]: data for data in PLAN["data"]}
+SYSTEMS: Mapping[str, Any] = {system["name"]: system for system in PLAN["systems"]}
+
+Row = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """A number of the tables, but for its seeds.
+
+    Attributes:
+        data, system: Their names in the plan.
+        passes: Over the examples of each task.
+        share: Of the training examples that the memory holds; None without a memory.
+    """
+
+    data: str
+    system: str
+    passes: int
+    share: float | None
+
+    @property
+    def tuned(self) -> "Cell":
+        """The cell whose rate it takes."""
+        share = None if self.share is None else PLAN["tuned_share"]
+        return self._replace(share=share)
+
+    @property
+    def rates(self) -> Sequence[float]:
+        """The rates that are tried."""
+        return SYSTEMS[self.system].get("rates", PLAN["rates"][self.data])
+
+    @property
+    def regresses(self) -> bool:
+        """Whether less is better."""
+        return DATA[self.data].get("regression", False)
+
+
+class Job(NamedTuple):
+    """A run.
+
+    Attributes:
+        cell: Of which cell.
+        part: "tuning" or "evaluated".
+        seed: Its seed.
+        rate: The learning rate; None where tuning has yet to choose it.
+    """
+
+    cell: Cell
+    part: str
+    seed: int
+    rate: float | None
+
+    @property
+    def name(self) -> str:
+        """Of its file, without the ending."""
+        share = "" if self.cell.share is None else f"-m{self.cell.share:g}"
+        cell = f"{self.cell.data}-{self.cell.system}-p{self.cell.passes}{share}"
+        rate = "" if self.rate is None else f"-r{self.rate:g}"
+        return f"{cell}-{self.part}{self.seed}{rate}"
+
+    def key(self) -> Row:
+        """What tells its result from others."""
+        return {**self.cell._asdict(), "part": self.part, "seed": self.seed, "rate": self.rate}
+
+
+def cells() -> Iterator[Cell]:
+    """All cells, those of the most worth first."""
+    most = max(data.get("more_passes", 0) for data in DATA.values())
+    for passes in (*PLAN["passes"], most):
+        for share in PLAN["shares"]:
+            for system in SYSTEMS.values():
+                for name, data in DATA.items():
+                    if cell := _cell(system, name, data, passes, share):
+                        yield cell
+
+
+def _cell(system: Row, name: str, data: Row, passes: int, share: float) -> Cell | None:
+    keeps = METHODS[system["method"]].memory is not None
+    is_first_share = share == PLAN["shares"][0]
+    is_usual = passes in PLAN["passes"]
+    if name not in system.get("data", DATA) or (not keeps and not is_first_share):
+        return None
+    if system.get("once"):
+        passes = 1 if passes == PLAN["passes"][0] else 0
+    elif not is_usual and (passes != data.get("more_passes") or not is_first_share):
+        return None
+    return Cell(name, system["name"], passes, share if keeps else None) if passes else None
+
+
+def trials(cell: Cell) -> list[Job]:
+    """The runs that choose a cell's rate; none where there is nothing to choose."""
+    if len(cell.rates) == 1:
+        return []
+    return [Job(cell.tuned, "tuning", PLAN["tuning_seed"], rate) for rate in cell.rates]
+
+
+def jobs(results: Mapping[str, Row]) -> list[Job]:
+    """All runs in order; those whose rate is not chosen yet have none.
+
+    Args:
+        results: The finished ones by name.
+    """
+    found: dict[str, Job] = {}
+    for seed in PLAN["seeds"]:
+        for cell in cells():
+            rate = chosen(cell, results)
+            for job in (*trials(cell), Job(cell, "evaluated", seed, rate)):
+                found.setdefault(job.name, job)
+    return list(found.values())
+
+
+def chosen(cell: Cell, results: Mapping[str, Row]) -> float | None:
+    """The rate that tuning chose for a cell, the first of equally good ones.
+
+    None before all are tried, or where none could be learned with.
+    """
+    tried = trials(cell)
+    if not tried:
+        return cell.rates[0]
+    if any(job.name not in results for job in tried):
+        return None
+    sign = -1 if cell.regresses else 1
+    good = [job for job in tried if "problem" not in results[job.name]]
+    return max(good, key=lambda job: sign * results[job.name]["value"]).rate if good else None
+
+
+def at_the_end(cell: Cell, rate: float | None) -> bool:
+    """Whether a chosen rate is the lowest or the highest of those that were tried."""
+    return len(cell.rates) > 1 and rate in (min(cell.rates), max(cell.rates))

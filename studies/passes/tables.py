@@ -1,0 +1,224 @@
+"""The tables of the finished runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nccl_tf.reports.table import markdown_table
+from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, at_the_end, cells, chosen
+
+Results = Mapping[str, Row]
+AT_THE_END = "*"
+"""Beside a value whose rate is the lowest or highest that was tried: better ones may lie beyond."""
+
+
+def runs_of(cell: Cell, results: Results) -> list[Row]:
+    """The finished runs of a cell, a seed each."""
+    rate = chosen(cell, results)
+    if rate is None:
+        return []
+    names = [Job(cell, "evaluated", seed, rate).name for seed in PLAN["seeds"]]
+    return [results[name] for name in names if "value" in results.get(name, {})]
+
+
+def all_tables(results: Results) -> str:
+    """A table of each data set: all cells with all their numbers."""
+    made = []
+    for name, data in DATA.items():
+        lines = [_line(cell, results) for cell in sorted_cells(name, results)]
+        if lines:
+            names = (
+                "system", "passes", "memory %", "rate", "seeds", _unit(name), "just learned",
+                "forgetting", "examples passed", "kept, MB", "seconds",
+            )  # fmt: skip
+            made.append(f"### {data['title']}\n\n{markdown_table(names, lines, names[1:])}")
+    return "\n".join(made) or "There are no results yet: `--run_missing` makes them.\n"
+
+
+def sorted_cells(data: str, results: Results) -> list[Cell]:
+    """The cells of a data set with runs, by passes and memory, the best first."""
+    found = [cell for cell in cells() if cell.data == data and runs_of(cell, results)]
+    sign = 1 if DATA[data].get("regression") else -1
+
+    def order(cell: Cell) -> tuple[int, float, float]:
+        return cell.passes, cell.share or 0.0, sign * _mean(cell, results)
+
+    return sorted(found, key=order)
+
+
+def choice_table(results: Results) -> str:
+    """What a user chooses by: the value of each system on each data set, over passes and memory."""
+    made = []
+    for name, data in DATA.items():
+        columns = _columns(name, results)
+        if not columns:
+            continue
+        lines = []
+        for system in SYSTEMS.values():
+            row = [_cell_of(system, name, passes, share) for passes, share in columns]
+            shown = [_value(cell, results) for cell in row]
+            if any(text != "-" for text in shown):
+                lines.append([system["title"], *shown])
+        names = ["system", *(_title(passes, share) for passes, share in columns)]
+        made.append(
+            f"**{data['title']}** ({_unit(name)})\n\n{markdown_table(names, lines, names[1:])}"
+        )
+    return "\n".join(made) or "There are no results yet.\n"
+
+
+def decision_table(results: Results) -> str:
+    """What to take in each case of the plan, by its rule, beside retraining on everything."""
+    lines = [line for case in PLAN["decision"]["cases"] if (line := _decision(case, results))]
+    names = (
+        "you have", "take", "value", "next", "fine-tune", "retrain on all so far",
+        "examples passed, of retraining", "measured on", "retrain?",
+    )  # fmt: skip
+    if not lines:
+        return "There are no results yet.\n"
+    return markdown_table(names, lines, names[2:7])
+
+
+class Reached(NamedTuple):
+    """What a system reached in a case, over its data sets.
+
+    Attributes:
+        system: Its name in the plan.
+        value: The mean, in points or hundredths of an error, the more the better or the less.
+        passed: Examples passed; infinity where that is not known.
+    """
+
+    system: str
+    value: float
+    passed: float
+
+
+def reached(case: Row, results: Results) -> list[Reached]:
+    """The systems that a case allows and that have runs on all of its data sets, the best first."""
+    found = []
+    for system in SYSTEMS.values():
+        shares = {case.get("share"), None}
+        of_data = [
+            [_cell_of(system, name, case["passes"], share) for share in shares]
+            for name in case["data"]
+        ]
+        chosen_cells = [next(filter(None, each), None) for each in of_data]
+        runs = [runs_of(cell, results) if cell else [] for cell in chosen_cells]
+        if all(runs):
+            value = 100 * float(np.mean([np.mean([run["value"] for run in each]) for each in runs]))
+            passed = [run["examples_passed"] or np.inf for each in runs for run in each]
+            found.append(Reached(system["name"], value, float(np.mean(passed))))
+    sign = 1 if DATA[case["data"][0]].get("regression") else -1
+    return sorted(found, key=lambda one: sign * one.value)
+
+
+def best(case: Row, results: Results) -> Reached | None:
+    """What a case takes, by the plan's rule; None where nothing has run."""
+    rule = PLAN["decision"]
+    able = [one for one in reached(case, results) if one.system not in rule["bounds"]]
+    if not able:
+        return None
+    tied = [one for one in able if abs(one.value - able[0].value) <= rule["tie"]]
+    return min(tied, key=lambda one: one.passed)
+
+
+def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
+    taken, every = best(case, results), reached(case, results)
+    if taken is None:
+        return None
+    by_name = {one.system: one for one in every}
+    rule, all_so_far = PLAN["decision"], by_name.get("cumulative")
+    sign = -1 if DATA[case["data"][0]].get("regression") else 1
+    others = [one for one in every if one.system not in (*rule["bounds"], taken.system)]
+    gain = 0.0 if all_so_far is None else sign * (all_so_far.value - taken.value)
+    share = "-"
+    if all_so_far is not None and np.isfinite(taken.passed):
+        share = f"{taken.passed / all_so_far.passed:.1f}"
+    return (
+        case["title"],
+        SYSTEMS[taken.system]["title"],
+        f"{taken.value:.1f}",
+        f"{SYSTEMS[others[0].system]['title']} {others[0].value:.1f}" if others else "-",
+        f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",
+        "-" if all_so_far is None else f"{all_so_far.value:.1f}",
+        share,
+        f"{' and '.join(case['data'])}, {case['passes']} pass{'es' * (case['passes'] > 1)}",
+        f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
+    )
+
+
+def _columns(data: str, results: Results) -> list[tuple[int, float | None]]:
+    """Passes and shares of memory of a data set that have runs."""
+    every = {
+        (cell.passes, cell.share)
+        for cell in cells()
+        if cell.data == data and not SYSTEMS[cell.system].get("once") and runs_of(cell, results)
+    }
+    return sorted(every, key=lambda column: (column[0], column[1] or 0.0))
+
+
+def _title(passes: int, share: float | None) -> str:
+    memory = "no memory" if share is None else f"memory {100 * share:g} %"
+    return f"measured with {passes} pass{'es' if passes > 1 else ''}, {memory}"
+
+
+def _cell_of(system: Row, data: str, passes: int, share: float | None) -> Cell | None:
+    """The cell of a system in a column; what takes no step on the stream is in all passes."""
+    once = system.get("once", False)
+    for cell in cells():
+        same = cell.data == data and cell.system == system["name"] and cell.share == share
+        if same and (once or cell.passes == passes):
+            return cell
+    return None
+
+
+def _value(cell: Cell | None, results: Results) -> str:
+    runs = [] if cell is None else runs_of(cell, results)
+    if cell is None or not runs:
+        return "-"
+    values = _scale(cell) * np.array([run["value"] for run in runs])
+    mark = AT_THE_END if at_the_end(cell, chosen(cell, results)) else ""
+    spread = f" ± {values.std():{_digits(cell)}}" if len(values) > 1 else ""
+    return f"{values.mean():{_digits(cell)}}{spread}{mark}"
+
+
+def _mean(cell: Cell, results: Results) -> float:
+    return float(np.mean([run["value"] for run in runs_of(cell, results)]))
+
+
+def _line(cell: Cell, results: Results) -> Sequence[str]:
+    runs, scale, digits = runs_of(cell, results), _scale(cell), _digits(cell)
+    rate = chosen(cell, results)
+
+    def mean(name: str, factor: float, form: str) -> str:
+        known = [run[name] for run in runs if run[name] is not None]
+        return f"{factor * np.mean(known):{form}}" if known else "-"
+
+    system = SYSTEMS[cell.system]
+    return (
+        system["title"],
+        "-" if system.get("once") else str(cell.passes),
+        "-" if cell.share is None else f"{100 * cell.share:g}",
+        "-" if len(cell.rates) == 1 else f"{rate:g}",
+        str(len(runs)),
+        _value(cell, results),
+        mean("learned", scale, digits),
+        mean("forgetting", scale, digits),
+        mean("examples_passed", 1, ",.0f"),
+        mean("bytes_stored", 1e-6, ".2f"),
+        mean("seconds", 1, ".1f"),
+    )
+
+
+def _scale(cell: Cell) -> float:
+    return 1.0 if cell.regresses else 100.0
+
+
+def _digits(cell: Cell) -> str:
+    return ".3f" if cell.regresses else ".1f"
+
+
+def _unit(data: str) -> str:
+    if DATA[data].get("regression"):
+        return "error"
+    return "area %" if DATA[data].get("curve") else "accuracy %"

@@ -1,0 +1,213 @@
+"""The study of passes: what it runs in which order, a run on tiny data, workers, and the tables."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from docs.make.generated_files import read_text
+from nccl_tf.methods.registry import METHODS
+from studies.passes import __main__ as study
+from studies.passes import data, run, tables
+from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, at_the_end, cells, chosen, jobs
+
+DIGITS = Cell("digits", "er", 5, 0.05)
+
+
+def tiny_cut(classes=True, tasks=2, count=64):
+    """Points of four classes at the corners of a square, or their height."""
+    random = np.random.default_rng(0)
+    labels = np.arange(count, dtype=np.int32) % 4
+    x = np.stack([labels % 2, labels // 2], axis=1) * 4.0 - 2.0
+    x = (x + random.normal(size=x.shape) / 8).astype(np.float32)
+    if classes:
+        return data.Cut((x, labels), (x, labels), None, tasks)
+    ids = labels // 2
+    y = x.sum(axis=1) / 8
+    return data.Cut((x, y), (x, y), (ids, ids), tasks)
+
+
+def results_of(cell, values, **figures):
+    """Runs of the tuning, with these values, and of the best rate with all seeds."""
+    usual = {"forgetting": 0.1, "learned": 0.9, "seconds": 2.0, "bytes_stored": 3e6,
+             "examples_passed": 4000}  # fmt: skip
+    found = {}
+    tried = [Job(cell.tuned, "tuning", PLAN["tuning_seed"], rate) for rate in cell.rates]
+    for job, value in zip(tried, values, strict=True):
+        found[job.name] = {**job.key(), **usual, "value": value}
+    for seed in PLAN["seeds"]:
+        job = Job(cell, "evaluated", seed, chosen(cell, found))
+        found[job.name] = {**job.key(), **usual, "value": 0.5 + 0.1 * seed, **figures}
+    return found
+
+
+@pytest.mark.parametrize("system", ["er", "cumulative", "joint", "gdumb"])
+def test_a_run_has_its_key_and_its_figures(system):
+    share = 0.5 if METHODS[SYSTEMS[system]["method"]].memory else None
+    job = Job(Cell("digits", system, 3, share), "evaluated", 0, 0.1)
+    row = run.run(job, tiny_cut())
+    assert {name: row[name] for name in job.key()} == job.key()
+    assert row["value"] > 0.9 and (row["forgetting"] is None) == (system == "joint")
+    passed = {"cumulative": 3 * (32 + 64), "joint": 3 * 64}
+    assert row["examples_passed"] == passed.get(system, row["examples_passed"])
+
+
+def test_less_is_better_where_numbers_are_predicted():
+    job = Job(Cell("temperature", "er", 5, 0.5), "evaluated", 0, 0.1)
+    row = run.run(job, tiny_cut(classes=False))
+    assert row["value"] < 0.3
+    cell = Cell("temperature", "er", 5, 0.05)
+    assert chosen(cell, results_of(cell, [0.3, 0.1, 0.2])) == cell.rates[1]
+
+
+def test_what_cannot_be_learned_with_is_kept_as_a_problem():
+    row = run.run(Job(Cell("digits", "er", 1, 0.5), "evaluated", 0, 1e30), tiny_cut())
+    assert "problem" in row and "value" not in row
+    found = results_of(DIGITS, [0.3, 0.4, 0.2])
+    worst = Job(DIGITS, "tuning", PLAN["tuning_seed"], DIGITS.rates[1])
+    assert chosen(DIGITS, found | {worst.name: row}) == DIGITS.rates[0]
+
+
+def test_a_seed_of_everything_comes_first_and_tuning_before_what_it_chooses():
+    every = jobs({})
+    names = [job.name for job in every]
+    assert len(set(names)) == len(names)
+    seeds = [job.seed for job in every if job.part == "evaluated"]
+    assert seeds == sorted(seeds)
+    for place, job in enumerate(every):
+        if job.part == "evaluated" and len(job.cell.rates) > 1:
+            assert job.rate is None
+            tuned = [each for each in every[:place] if each.part == "tuning"]
+            assert job.cell.tuned in [each.cell for each in tuned]
+    assert {job.cell.data for job in every} == DATA.keys() == data.DATA.keys()
+    assert {job.cell.system for job in every} == SYSTEMS.keys()
+
+
+def test_a_rate_at_the_end_of_its_grid_is_marked():
+    low, middle, high = DIGITS.rates
+    assert at_the_end(DIGITS, low) and at_the_end(DIGITS, high) and not at_the_end(DIGITS, middle)
+    shown = tables.all_tables(results_of(DIGITS, [0.3, 0.2, 0.1]))
+    assert "60.0 ± 8.2*" in shown
+    assert "60.0 ± 8.2 |" in tables.all_tables(results_of(DIGITS, [0.1, 0.2, 0.1]))
+
+
+def test_the_tables_show_each_number_under_its_passes():
+    found = results_of(DIGITS, [0.1, 0.2, 0.1])
+    line = "| ER, reservoir | 5 | 5 | 0.1 | 3 | 60.0 ± 8.2 | 90.0 | 10.0 | 4,000 | 3.00 | 2.0 |"
+    assert line in tables.all_tables(found)
+    shown = tables.choice_table(found)
+    assert "measured with 5 passes, memory 5 %" in shown and "60.0 ± 8.2" in shown
+    assert "no results yet" in tables.choice_table({})
+
+
+def test_workers_share_the_runs_and_go_on(tmp_path, monkeypatch):
+    """A run that is claimed is left alone; a finished one is not made again."""
+    few = [cell for cell in cells() if cell == DIGITS]
+    monkeypatch.setattr("studies.passes.plan.cells", lambda: few)
+    monkeypatch.setattr(run.Places, "cut", lambda self, name, tuning: tiny_cut())
+    made = []
+
+    def fast(job, cut):
+        made.append(job.name)
+        return {**job.key(), "value": job.rate, "learned": 1.0, "forgetting": 0.0}
+
+    monkeypatch.setattr(run, "run", fast)
+    places = run.Places(tmp_path, tmp_path, tmp_path)
+    first = Job(DIGITS, "tuning", PLAN["tuning_seed"], DIGITS.rates[0])
+    (tmp_path / f"{first.name}{run.RESULT}").write_text(json.dumps(fast(first, None)))
+    run.work(places, time.time() + 60)
+    best = DIGITS.rates[-1]
+    wanted = [Job(DIGITS, "evaluated", seed, best).name for seed in PLAN["seeds"]]
+    assert len(made) == len(set(made)) == 6 and set(wanted) < set(made)
+    assert not run._claim(places, Job(DIGITS, "evaluated", 0, best))
+    run.work(places, time.time() + 60)
+    assert len(made) == 6
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "results.jsonl")
+    assert study.publish(tmp_path) == 6 == len(study.published())
+
+
+def test_the_plan_names_what_there_is():
+    for system in SYSTEMS.values():
+        method = METHODS[system["method"]]
+        numbers = {row.name for row in method.hyperparameters} | {"memory_batch_size"}
+        assert set(system.get("options", {})) <= numbers
+        assert set(system.get("data", [])) <= DATA.keys()
+
+
+def test_images_to_tune_on_come_after_those_evaluated():
+    labels = np.array([0, 1, 0, 1, 0, 1])
+    images, kept = data._after(np.arange(6), labels, 1)
+    assert images.tolist() == [2, 3, 4, 5] and kept.tolist() == [0, 1, 0, 1]
+
+
+def values_of(data, passes, share, **values):
+    """Results with these values of systems, each of one run, that pass 1,000 examples a letter."""
+    found = {}
+    for system, value in values.items():
+        keeps = METHODS[SYSTEMS[system]["method"]].memory is not None
+        cell = Cell(data, system, passes, share if keeps else None)
+        for rate in cell.rates:
+            job = Job(cell.tuned, "tuning", PLAN["tuning_seed"], rate)
+            found[job.name] = {**job.key(), "value": 0.5}
+        job = Job(cell, "evaluated", 0, cell.rates[0])
+        found[job.name] = {**job.key(), "value": value, "examples_passed": 1000 * len(system)}
+    return found
+
+
+def case(title):
+    (found,) = [c for c in PLAN["decision"]["cases"] if c["title"].startswith(title)]
+    return found
+
+
+def test_a_case_takes_the_cheapest_of_the_best_and_bounds_are_none_of_them():
+    asked = case("new classes, five passes, memory of 5 %")
+    values = {"er": 0.895, "derpp": 0.9, "er_ace": 0.8, "cumulative": 0.95, "joint": 0.96}
+    found = {}
+    for data_set in asked["data"]:
+        found |= values_of(data_set, 5, 0.05, **values)
+    assert [one.system for one in tables.reached(asked, found)][:3] == [
+        "joint",
+        "cumulative",
+        "derpp",
+    ]
+    assert tables.best(asked, found).system == "er"  # two letters, and half a point below
+    (line,) = [row for row in tables.decision_table(found).splitlines() if asked["title"] in row]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[1:7] == ["ER, reservoir", "89.5", "DER++ 90.0", "-", "95.0", "0.2"]
+    assert cells[8] == "yes, +5.5"
+
+
+def test_a_case_needs_runs_on_all_of_its_data():
+    asked = case("new classes, five passes, memory of 5 %")
+    assert tables.best(asked, values_of("digits", 5, 0.05, er=0.9)) is None
+
+
+def test_less_error_is_better_in_a_decision():
+    asked = case("numbers to predict")
+    found = values_of("temperature", 5, 0.05, er=0.2, derpp=0.3, finetune=0.5, cumulative=0.1)
+    taken = tables.best(asked, found)
+    assert (taken.system, round(taken.value, 6)) == ("er", 20.0)
+    assert "yes, +10.0" in tables.decision_table(found)
+
+
+def test_what_keeps_no_example_is_told_apart():
+    asked = case("new classes, five passes, no example kept")
+    found = {}
+    for data_set in asked["data"]:
+        found |= values_of(data_set, 5, 0.05, er=0.9, lwf=0.4, finetune=0.2)
+    assert tables.best(asked, found).system == "lwf"
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "made"),
+    [
+        (study.PAGE, "tables", tables.all_tables),
+        (study.CHOICE, "passes", tables.choice_table),
+        (study.CHOICE, "decision", tables.decision_table),
+    ],
+)
+def test_every_number_of_the_pages_is_that_of_the_records(page, name, made):
+    """Made again from the committed results, each page is as it is."""
+    shown = read_text(page).split(f"<!-- {name}:begin -->\n")[1].split(f"<!-- {name}:end -->")[0]
+    assert shown == made(study.published())
