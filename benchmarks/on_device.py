@@ -40,6 +40,8 @@ BATCH = 10
 SLOTS = 200
 LARGE = 5000
 ROUNDS = 3
+STEPS = {"efficientnet": 10}
+"""In a round, of networks whose steps are slow; 200 of others."""
 Key = tuple[str, str]
 """A method and a network."""
 
@@ -157,9 +159,9 @@ def exported(key: Key, path: Path, wheels: Path | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def timed(key: Key, path: Path, wheels: Path | None, steps: int) -> dict[str, Any]:
+def timed(key: Key, path: Path, wheels: Path | None) -> dict[str, Any]:
     """Milliseconds of a step on a device and in `fit`."""
-    learner = compiled(key, wheels)
+    learner, steps = compiled(key, wheels), STEPS.get(key[1], 200)
     images, labels = examples(learner.network, steps * BATCH)
     device = interpreter(path.read_bytes())
     train, weights = device.get_signature_runner("train"), np.ones(BATCH, np.float32)
@@ -215,7 +217,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", type=several)
     parser.add_argument("--networks", type=several)
     parser.add_argument("--wheels", type=Path, help="folder of EfficientNet's wheel")
-    parser.add_argument("--steps", type=int, default=200, help="in a round")
     parser.add_argument("--seconds", type=float, help="begin no further row after so many")
     parser.add_argument("--rows", type=Path, default=ROWS)
     given = parser.parse_args(argv)
@@ -236,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if given.times:
             if not path.exists() or row.get("times", {}).get("commit") == commit:
                 continue
-            row["times"] = timed(key, path, given.wheels, given.steps)
+            row["times"] = timed(key, path, given.wheels)
         elif not path.exists():
             row["export"] = exported(key, path, given.wheels)
         else:

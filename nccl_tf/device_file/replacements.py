@@ -110,16 +110,13 @@ def relu(op: Any, ins: Sequence[Any]) -> list[Any] | None:
     return [positive if op.type == "Relu" else _at_most(positive, tf.constant(6, ins[0].dtype))]
 
 
-@replaces("Maximum")
-def maximum(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """The larger one of two."""
-    return [_at_least(*_constant_last(ins))]
-
-
-@replaces("Minimum")
-def minimum(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """The smaller one of two."""
-    return [_at_most(*_constant_last(ins))]
+@replaces("Maximum", "Minimum")
+def extreme(op: Any, ins: Sequence[Any]) -> list[Any] | None:
+    """The larger or the smaller one of two numbers with a sign."""
+    if any(isinstance(each, Words) for each in ins):
+        return None
+    values, bound = ins if tf.get_static_value(ins[0]) is None else ins[::-1]
+    return [_at_least(values, bound) if op.type == "Maximum" else _at_most(values, bound)]
 
 
 @replaces("ClipByValue")
@@ -146,18 +143,14 @@ def _is_of_a_product(tensor: Any) -> bool:
     return True
 
 
-def _constant_last(ins: Sequence[Any]) -> Sequence[Any]:
-    return ins if tf.get_static_value(ins[0]) is None else ins[::-1]
-
-
 def _at_least(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-    if _is_of_a_product(values):
+    if tf.get_static_value(bound) is not None and _is_of_a_product(values):
         return tf.where(values < bound, bound, values)
     return tf.maximum(values, bound)
 
 
 def _at_most(values: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-    if _is_of_a_product(values):
+    if tf.get_static_value(bound) is not None and _is_of_a_product(values):
         return tf.where(values > bound, bound, values)
     return tf.minimum(values, bound)
 

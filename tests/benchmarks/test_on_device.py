@@ -15,7 +15,7 @@ def asked(monkeypatch):
         path.write_bytes(b"file")
         return {"bytes": 4}
 
-    def timed(key, path, wheels, steps):
+    def timed(key, path, wheels):
         asked.append(("times", *key))
         return {"device_ms": 1.0, "commit": on_device.package_source()["commit"]}
 

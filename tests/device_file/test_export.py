@@ -176,21 +176,31 @@ def test_wrong_labels_skip_their_steps_and_stop_nothing(device):
     assert not np.array_equal(device("weights")["weights"], weights)
 
 
-def test_a_task_that_begins_ends_a_row_of_skipped_steps(learner, device):
-    (part,) = (
-        part
-        for part in layout_of(Program(learner, BATCH, 1)).parts
-        if part.name == learner.progress.skipped_in_a_row.path
-    )
+def in_state(device, file, variable):
+    """What a device's state has of a learner's variable."""
+    part = next(p for p in file.layout["state"] if p["name"] == variable.path)
+    return device.state[part["offset"] : part["offset"] + part["size"]].view(part["dtype"])
 
-    def skipped_in_a_row():
-        return int(device.state[part.offset : part.offset + part.size].view(part.dtype)[0])
 
+def test_a_loss_that_is_not_finite_skips_its_step(made, device):
+    learner, file, _ = made
+    weights = np.full(device("weights")["weights"].size, 3e38, np.float32)
+    assert device("set_weights", weights=weights)["ok"] == 1
+    kept = [in_state(device, file, v) for v in (learner.memory.labels, learner.memory.seen)]
+    found = device.train(*examples(0))
+    assert found["learned"] == 0 and not np.isfinite(found["loss"])
+    np.testing.assert_array_equal(device("weights")["weights"], weights)
+    for before, variable in zip(kept, (learner.memory.labels, learner.memory.seen), strict=True):
+        np.testing.assert_array_equal(in_state(device, file, variable)[:20], before[:20])
+
+
+def test_a_task_that_begins_ends_a_row_of_skipped_steps(made, device):
+    learner, file, _ = made
     for number in range(3):
         device.train(examples(0)[0], LABELS_OUTSIDE)
-        assert skipped_in_a_row() == number + 1
+        assert in_state(device, file, learner.progress.skipped_in_a_row) == number + 1
     device("begin_task")
-    assert skipped_in_a_row() == 0
+    assert in_state(device, file, learner.progress.skipped_in_a_row) == 0
 
 
 def test_what_an_exception_has_left_is_undone_by_restore(made, device):
@@ -298,10 +308,9 @@ def test_the_file_says_what_is_in_it(made):
     assert again.layout["classes"] == [str(number) for number in range(6)]
     assert again.layout["input_range"] == [0, 255]
     assert again.layout["inputs"] == [{"name": "x", "dtype": "uint8", "shape": [BATCH, 8, 8, 1]}]
-    state = Device(file.path).state
-    assert again.layout["state_bytes"] == state.size
-    part = next(p for p in again.layout["state"] if p["name"] == learner.memory.labels.path)
-    stored = state[part["offset"] : part["offset"] + part["size"]].view(part["dtype"])
+    device = Device(file.path)
+    assert again.layout["state_bytes"] == device.state.size
+    stored = in_state(device, again, learner.memory.labels)
     np.testing.assert_array_equal(stored, learner.memory.labels.numpy())
     assert not [name for name in again.operations if name.startswith("Flex")]
 
@@ -319,6 +328,14 @@ def test_a_file_of_another_format_or_none_is_refused(made, tmp_path):
             nccl_tf.DeviceFile.read(path)
     with pytest.raises(UserError, match="cannot read"):
         nccl_tf.DeviceFile.read(tmp_path)
+
+
+def test_several_inputs_without_names_have_numbers():
+    sides = [keras.Input((3,)), keras.Input((2,))]
+    net = keras.Model(sides, keras.layers.Dense(6)(keras.layers.Concatenate()(sides)))
+    program = Program(compiled(nccl_tf.Finetune(net)), 4, 1)
+    found = [(spec.name, spec.shape.as_list()) for spec in program.inputs]
+    assert found == [("x_0", [4, 3]), ("x_1", [4, 2])]
 
 
 @pytest.mark.processes

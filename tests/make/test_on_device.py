@@ -54,3 +54,8 @@ def test_the_page_takes_the_rows_of_the_file(tmp_path, monkeypatch, capsys):
     assert on_device.main(["--check"]) == 0
     rows.unlink()
     assert on_device.main([]) == 2 and capsys.readouterr().err
+
+
+def test_the_page_has_the_rows_that_were_measured():
+    """`python -m docs.make.on_device` writes it."""
+    assert on_device.main(["--check"]) == 0
