@@ -20,6 +20,12 @@ LARGE_COLUMN = 1000
 """The root mean square of a column from which a dense network without normalisation is told to
 learn little: it drowns the others for Adam, and makes the steps of SGD diverge. Pixels of 8 bits,
 embeddings and standardised columns stay far below it."""
+FAR_TARGETS = 2
+"""How many deviations from 0 the mean of targets may be where outputs are replayed: those that were
+kept first are near 0."""
+RARE, FEW_SLOTS = 0.2, 20
+"""A class is rare below this share of what each class had if all were equal; so few expected slots
+of it are told of."""
 _FORMS = (keras.layers.InputLayer, keras.layers.Flatten, keras.layers.Reshape)
 _RESCALE = (
     keras.layers.Normalization, keras.layers.BatchNormalization, keras.layers.LayerNormalization,
@@ -113,6 +119,59 @@ def column_warning(network: keras.Model, few: Any) -> str | None:
         "it, so that the network hardly learns from the others: begin it with "
         "keras.layers.Normalization(), after its adapt(inputs) on data of the first task, or "
         "standardise the columns of the stream by stream.map"
+    )
+
+
+def far_targets_warning(targets: np.ndarray) -> str | None:
+    """That targets are far from 0 for their spread, where a memory keeps outputs and replays them.
+
+    The first outputs that it keeps are those of weights that were not trained, near 0: to them the
+    network is held as to right ones.
+
+    Args:
+        targets: Numbers to predict, [n, ...].
+
+    Returns:
+        None where they are not.
+    """
+    rows = np.asarray(targets, np.float64).reshape(len(targets), -1)
+    mean, deviation = rows.mean(axis=0), rows.std(axis=0)
+    far = np.abs(mean) > FAR_TARGETS * deviation
+    if not (far & (deviation > 0)).any():
+        return None
+    place = int(np.argmax(far & (deviation > 0)))
+    return (
+        f"the targets have the mean {mean[place]:.3g} and the deviation {deviation[place]:.3g}, "
+        "and the memory replays the outputs of the first steps, which are near 0: standardise the "
+        "targets, (y - mean) / deviation, and predictions back, or take ExperienceReplay"
+    )
+
+
+def rare_class_warning(labels: np.ndarray, capacity: int, outputs: int) -> str | None:
+    """That a class is so rare that a uniform sample of the stream hardly has any of it.
+
+    Args:
+        labels: Class numbers of the examples, int [n].
+        capacity: Slots of the sample.
+        outputs: Of the network.
+
+    Returns:
+        None where none is.
+    """
+    if labels.ndim != 1 or len(labels) <= capacity:
+        return None
+    classes, counts = np.unique(labels, return_counts=True)
+    if outputs == 1 and len(classes) != 2:
+        return None
+    share = counts.min() / len(labels)
+    slots = share * capacity
+    if share >= RARE / len(classes) or slots >= FEW_SLOTS:
+        return None
+    two = " and a network with an output for each class" if outputs == 1 else ""
+    return (
+        f"class {int(classes[counts.argmin()])} is {share:.1%} of the examples, so that about "
+        f"{slots:.0f} of the reservoir's {capacity} slots hold it: take a BalancedMemory{two}, "
+        "which keeps as many of each class"
     )
 
 

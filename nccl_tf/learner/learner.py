@@ -36,7 +36,7 @@ from nccl_tf.learner import (
     serving,
     task_pass,
 )
-from nccl_tf.learner.columns import with_place_weights
+from nccl_tf.learner.columns import LOGITS, with_place_weights
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, HostFacts, agreed_names
 from nccl_tf.learner.execution import StepFunctions, graph, most_steps
@@ -49,6 +49,7 @@ from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
 from nccl_tf.learner.turns import alone, one_at_a_time
 from nccl_tf.memories.columns import refusing_other_shapes
+from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.networks.inspection import (
     check_can_be_loaded,
     check_runs_under_xla,
@@ -252,6 +253,21 @@ class Learner(Core):
                 "layer.lora_kernel_a.shape)), or load the file of learner.save, which keeps them",
             )
 
+    def _hint_of_targets(self, labels: Any) -> None:
+        """Say where targets do not go with what the memory keeps of them."""
+        if not isinstance(labels, (np.ndarray, tf.Tensor)):
+            return
+        labels, has_classes = np.asarray(labels), self.example_loss.has_classes
+        keeps_outputs = any(LOGITS in part.columns for part in (self, *self.options))
+        if keeps_outputs and labels.dtype.kind == "f" and not has_classes:
+            self.warn_once("far_targets", hints.far_targets_warning(labels))
+        if labels.dtype.kind not in "iu" or not (has_classes or self.num_classes == 1):
+            return
+        for memory in self.memories():
+            if isinstance(memory, ReservoirMemory):
+                hint = hints.rare_class_warning(labels, memory.capacity, self.num_classes)
+                self.warn_once("rare_class", hint)
+
     def _hint_of_optimizer(self) -> None:
         """Warn once that an optimizer transforms steps that the method derives for SGD."""
         reason = self.why_not("optimizer_state")
@@ -424,6 +440,7 @@ class Learner(Core):
             self.warn_once("columns", hints.column_warning(self.network, few))
         if first is not None and waits:
             self.build_memory(self.as_batch(first))
+        self._hint_of_targets(data.labels)
         self._weigh_classes(factors)
         if begins:
             self._pass_task(task_pass.BEGIN, data, validation_split)

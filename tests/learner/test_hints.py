@@ -196,3 +196,74 @@ def test_plain_sgd_is_a_step_along_the_gradient():
     assert is_plain_sgd(sgd(0.1)) and is_plain_sgd(scaled(sgd(0.1)))
     others = (sgd(0.1, 0.9), sgd(0.1, weight_decay=0.01), keras.optimizers.Adam(0.1))
     assert not any(map(is_plain_sgd, (*others, *map(scaled, others))))
+
+
+def numbers_learner(method, *memory, **arguments):
+    """A learner of a number, and its first weights of zero."""
+    layers = [keras.layers.Flatten(), keras.layers.Dense(1, kernel_initializer="zeros")]
+    learner = method(keras.Sequential([keras.Input((6,)), *layers]), *memory, **arguments)
+    learner.compile(keras.optimizers.SGD(1e-6), "mean_squared_error", run_eagerly=True)
+    return learner
+
+
+PRICES = (20 + np.arange(12) % 3).astype("float32")  # mean 21, deviation 0.82
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "told"),
+    [
+        (nccl_tf.DERpp, {}, True),
+        (nccl_tf.ExperienceReplay, {"dark": 0.5}, True),
+        (nccl_tf.ExperienceReplay, {}, False),
+    ],
+)
+def test_targets_far_from_the_outputs_that_are_replayed_are_named(method, arguments, told, caplog):
+    learner = numbers_learner(method, nccl_tf.ReservoirMemory(5), **arguments)
+    learner.fit(TABLE, PRICES, verbose=0, end_task=False)
+    assert len(caplog.messages) == told
+    if told:
+        assert "mean 21 " in caplog.text and "deviation 0.816" in caplog.text
+    learner.fit(TABLE, PRICES, verbose=0)
+    assert len(caplog.messages) == told
+
+
+def test_nothing_is_said_of_standardised_targets(caplog):
+    learner = numbers_learner(nccl_tf.DERpp, nccl_tf.ReservoirMemory(5))
+    learner.fit(TABLE, (PRICES - 21) / 0.82 + 1, verbose=0)
+    assert not caplog.messages
+
+
+def two_classes(positive, count=400):
+    labels = np.zeros(count, "int32")
+    labels[:positive] = 1
+    return np.random.default_rng(0).normal(size=(count, 6)).astype("float32"), labels
+
+
+def rare_learner(memory, outputs=2):
+    layers = [keras.layers.Dense(outputs)]
+    learner = nccl_tf.ExperienceReplay(keras.Sequential([keras.Input((6,)), *layers]), memory)
+    loss = {"loss": keras.losses.BinaryCrossentropy(from_logits=True)} if outputs == 1 else {}
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True, **loss)
+    return learner
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_class_that_a_reservoir_hardly_keeps_is_named_with_its_slots(outputs, caplog):
+    learner = rare_learner(nccl_tf.ReservoirMemory(200), outputs)
+    learner.fit(*two_classes(12), batch_size=100, verbose=0)
+    (said,) = caplog.messages
+    assert "class 1 is 3.0% " in said and "about 6 of the reservoir's 200 " in said
+    assert ("output for each class" in said) == (outputs == 1)
+
+
+@pytest.mark.parametrize(
+    ("memory", "positive"),
+    [
+        (nccl_tf.BalancedMemory(200, [[0, 1]]), 12),
+        (nccl_tf.ReservoirMemory(200), 100),
+        (nccl_tf.ReservoirMemory(400), 12),  # which holds all
+    ],
+)
+def test_nothing_is_said_of_a_class_that_the_memory_keeps(memory, positive, caplog):
+    rare_learner(memory).fit(*two_classes(positive), batch_size=100, verbose=0)
+    assert not caplog.messages
