@@ -110,6 +110,23 @@ def test_where_no_point_learned_nothing_is_chosen(run_missing, capsys):
     assert study.cells()[0].chosen is None
 
 
+@pytest.mark.parametrize(
+    ("values", "chosen", "at_an_end"),
+    [
+        ([0.05, 0.1, 0.3], 0.1, False),
+        ([0.05, 0.1, 0.3], 0.3, True),
+        ([0.3, 0.05, 0.1], 0.05, True),
+        ([0.1], 0.1, False),
+        (["mean", "sum"], "mean", False),
+    ],
+)
+def test_a_value_at_an_end_of_its_grid_is_known(values, chosen, at_an_end):
+    setting = {"name": "digits", "flags": {"dataset": "split_digits"}}
+    system = {"grids": {"digits": {"number": values}}}
+    cell = studies.Cell({}, setting, system, {"number": chosen})
+    assert cell.is_at_an_end("number") == at_an_end
+
+
 def test_a_picture_has_a_point_and_an_averaged_one_for_each_system_with_runs(run_missing):
     study, run = run_missing
     run()
