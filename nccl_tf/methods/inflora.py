@@ -56,8 +56,9 @@ class InfLoRA(Learner):
         **kwargs: As for `Learner`.
 
     Raises:
-        UserError: No layer can have adapters, those of a layer are of a kind whose inputs span no
-            space, such as an embedding, a layer is quantized, or a number is out of range.
+        UserError: No dense layer makes the outputs, no layer can have adapters, those of a layer
+            are of a kind whose inputs span no space, such as an embedding, a layer is quantized, or
+            a number is out of range.
 
     Example:
         >>> import nccl_tf
@@ -230,7 +231,7 @@ def adapt(network: keras.Model, rank: int) -> list[keras.layers.Layer]:
     Raises:
         UserError: As for `InfLoRA`.
     """
-    head = find_head(network, int(network.output_shape[-1]))
+    head = _head_of(network)
     layers = [x for x in layers_of(network) if x is not head]
     adapted = [layer for layer in layers if getattr(layer, "lora_enabled", False)]
     if not adapted:
@@ -253,6 +254,22 @@ def adapt(network: keras.Model, rank: int) -> list[keras.layers.Layer]:
         if id(variable) not in learns:
             variable.trainable = False
     return adapted
+
+
+def _head_of(network: keras.Model) -> keras.layers.Dense:
+    """The dense layer that makes a network's outputs.
+
+    Raises:
+        UserError: There is none, as in a language model whose outputs are its embedding again.
+    """
+    try:
+        return find_head(network, int(network.output_shape[-1]))
+    except UserError as error:
+        raise UserError(
+            f"received {type(network).__name__} {network.name!r}, of which no dense layer is known "
+            "to make the outputs, but InfLoRA lets its adapters and such a head learn: end the "
+            "network in keras.layers.Dense, as classifiers of KerasHub do"
+        ) from error
 
 
 def _check_adapts(layer: keras.layers.Layer) -> None:

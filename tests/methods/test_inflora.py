@@ -178,5 +178,10 @@ def test_what_has_no_directions_is_refused_by_name():
     ])  # fmt: skip
     with pytest.raises(nccl_tf.UserError, match="'across', an EinsumDense of 'abc,bd->acd'"):
         nccl_tf.InfLoRA(einsum)
+    tokens = keras.Input((3,), dtype="int32")  # As language models have it that generate text.
+    words = keras.layers.ReversibleEmbedding(5, 4)
+    hidden = keras.layers.Dense(4, name="value")(words(tokens))
+    with pytest.raises(nccl_tf.UserError, match="no dense layer is known to make the outputs"):
+        nccl_tf.InfLoRA(keras.Model(tokens, words(hidden, reverse=True)))
     with pytest.raises(nccl_tf.UserError, match="rank"):
         nccl_tf.InfLoRA(network(), rank=0)
