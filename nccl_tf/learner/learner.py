@@ -258,7 +258,8 @@ class Learner(Core):
         if not isinstance(labels, (np.ndarray, tf.Tensor)):
             return
         labels, has_classes = np.asarray(labels), self.example_loss.has_classes
-        keeps_outputs = any(LOGITS in part.columns for part in (self, *self.options))
+        kept = [self.columns, *(option.columns for option in self.options)]
+        keeps_outputs = any(LOGITS in columns for columns in kept)
         if keeps_outputs and labels.dtype.kind == "f" and not has_classes:
             self.warn_once("far_targets", hints.far_targets_warning(labels))
         if labels.dtype.kind not in "iu" or not (has_classes or self.num_classes == 1):

@@ -72,5 +72,6 @@ def table(results: Mapping[str, Sequence[Result]]) -> str:
             *(found.get(title, "-") for title in titles),
         ])  # fmt: skip
     lines.sort(key=lambda row: sum(cell == "-" for cell in row[5:]))
-    names = ("method", "memory", "asks for tasks", "passes besides", "time of a step", *titles)
+    measured = [f"{title}, measured with one pass" for title in titles]
+    names = ("method", "memory", "asks for tasks", "passes besides", "time of a step", *measured)
     return markdown_table(names, lines, names[4:])

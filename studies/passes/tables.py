@@ -30,7 +30,7 @@ def all_tables(results: Results) -> str:
         if lines:
             names = (
                 "system", "passes", "memory %", "rate", "seeds", _unit(name), "just learned",
-                "forgetting", "examples passed", "kept, MB", "seconds",
+                "forgetting", "examples passed", "kept, MB",
             )  # fmt: skip
             made.append(f"### {data['title']}\n\n{markdown_table(names, lines, names[1:])}")
     return "\n".join(made) or "There are no results yet: `--run_missing` makes them.\n"
@@ -75,7 +75,7 @@ def decision_table(results: Results) -> str:
         "examples passed, of retraining", "measured on", "retrain?",
     )  # fmt: skip
     if not lines:
-        return "There are no results yet.\n"
+        return "No case has all of its runs yet.\n"
     return markdown_table(names, lines, names[2:7])
 
 
@@ -93,30 +93,38 @@ class Reached(NamedTuple):
     passed: float
 
 
+def allowed(case: Row) -> dict[str, list[Cell]]:
+    """The cells of each system that a case allows on all of its data sets, a data set each."""
+    found = {}
+    for system in SYSTEMS.values():
+        of_data = [
+            [_cell_of(system, name, case["passes"], share) for share in {case.get("share"), None}]
+            for name in case["data"]
+        ]
+        here = [cell for each in of_data for cell in each if cell is not None]
+        if len(here) == len(case["data"]):
+            found[system["name"]] = here
+    return found
+
+
 def reached(case: Row, results: Results) -> list[Reached]:
     """The systems that a case allows and that have runs on all of its data sets, the best first."""
     found = []
-    for system in SYSTEMS.values():
-        shares = {case.get("share"), None}
-        of_data = [
-            [_cell_of(system, name, case["passes"], share) for share in shares]
-            for name in case["data"]
-        ]
-        chosen_cells = [next(filter(None, each), None) for each in of_data]
-        runs = [runs_of(cell, results) if cell else [] for cell in chosen_cells]
+    for system, of_data in allowed(case).items():
+        runs = [runs_of(cell, results) for cell in of_data]
         if all(runs):
             value = 100 * float(np.mean([np.mean([run["value"] for run in each]) for each in runs]))
             passed = [run["examples_passed"] or np.inf for each in runs for run in each]
-            found.append(Reached(system["name"], value, float(np.mean(passed))))
+            found.append(Reached(system, value, float(np.mean(passed))))
     sign = 1 if DATA[case["data"][0]].get("regression") else -1
     return sorted(found, key=lambda one: sign * one.value)
 
 
 def best(case: Row, results: Results) -> Reached | None:
-    """What a case takes, by the plan's rule; None where nothing has run."""
-    rule = PLAN["decision"]
-    able = [one for one in reached(case, results) if one.system not in rule["bounds"]]
-    if not able:
+    """What a case takes, by the plan's rule; None before every system that it allows has run."""
+    rule, every = PLAN["decision"], reached(case, results)
+    able = [one for one in every if one.system not in rule["bounds"]]
+    if len(every) < len(allowed(case)):
         return None
     tied = [one for one in able if abs(one.value - able[0].value) <= rule["tie"]]
     return min(tied, key=lambda one: one.passed)
@@ -206,7 +214,6 @@ def _line(cell: Cell, results: Results) -> Sequence[str]:
         mean("forgetting", scale, digits),
         mean("examples_passed", 1, ",.0f"),
         mean("bytes_stored", 1e-6, ".2f"),
-        mean("seconds", 1, ".1f"),
     )
 
 

@@ -20,6 +20,7 @@ def test_a_row_has_what_the_registry_says_and_what_was_reached():
     shown = which_method.table({TITLE: [result]})
     assert row("derpp", shown)[1:4] == ["reservoir", "no", "a second memory batch"]
     assert row("derpp", shown)[-1] == "85.0"
+    assert "1,000 slots, measured with one pass |" in shown
     alone = SimpleNamespace(cell=cell, records=records[:1])
     assert row("derpp", which_method.table({TITLE: [alone]}))[-1] == "80.0 (one seed)"
     assert row("finetune", shown)[1:5] == ["-", "no", "-", "1.0"]
