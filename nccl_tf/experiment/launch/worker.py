@@ -16,6 +16,7 @@ from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.extensions.plugins import load_plugins
+from nccl_tf.standard_streams import keep_standard_streams
 
 LOG = "worker.log"
 """File in a run's folder that takes what its process prints."""
@@ -52,6 +53,7 @@ def work(connection: Connection, environment: Mapping[str, str], make: Make) -> 
     """
     os.setsid()  # A Ctrl-C at the terminal comes to the other process alone.
     os.environ.update(environment)
+    keep_standard_streams()
     jobs = _Jobs(connection)
     while (job := jobs.take()) is not None:
         run, listens = job
@@ -64,10 +66,10 @@ def work(connection: Connection, environment: Mapping[str, str], make: Make) -> 
         except Interrupted as interrupted:
             sys.exit(interrupted.exit_code)
         except UserError as error:
-            _note(error)
+            print(format_error(error), file=sys.stderr)
             end = "refused", str(error)
         except LearningFailedError as error:
-            _note(error)
+            print(format_error(error), file=sys.stderr)
             end = "failed", LEARNING_FAILED
         except Exception as error:
             # Said here too, because the log stays empty on a full disk.
@@ -94,16 +96,9 @@ class _Reports(Console):
             self._connection.send({"event": kind, **values})
 
 
-def _note(error: UserError | LearningFailedError) -> None:
-    """Write an error to the run's log, unless its disk is full."""
-    with contextlib.suppress(OSError):
-        print(format_error(error), file=sys.stderr)
-
-
 def _print_to_log(folder: Path) -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # the log of the run before is on a full disk
-            stream.flush()
+        stream.flush()
     log = open_log(folder)
     for descriptor in (1, 2):
         os.dup2(log, descriptor)

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +34,7 @@ class Table(NamedTuple):
 
     path: Path
     columns: dict[str, list[str]]
-    rows: list[int]
+    rows: Sequence[int]
 
 
 def read_table(path: Path) -> Table:
@@ -43,6 +44,9 @@ def read_table(path: Path) -> Table:
         UserError: It cannot be read, has no rows, names a column twice or not at all, or a row has
             more or fewer cells than the header.
     """
+    header: list[str] = []
+    columns: list[list[str]] = []
+    rows = array("q")
     usual = csv.field_size_limit(_MAX_BYTES)  # of the module, and 131,072 letters
     try:
         with open_regular(path, _MAX_BYTES) as file:
@@ -50,8 +54,13 @@ def read_table(path: Path) -> Table:
             first = text.readline()
             text.seek(0)
             separator = next((mark for mark in _SEPARATORS if mark in first), ",")
-            read = enumerate(csv.reader(text, delimiter=separator), 1)
-            numbered = [(number, row) for number, row in read if row]
+            # Each cell goes to its column, since a list of rows takes many times the cells.
+            for number, row in enumerate(csv.reader(text, delimiter=separator), 1):
+                if row and not header:
+                    header, columns = row, [[] for _ in row]
+                elif row:
+                    _add(path, columns, row, number)
+                    rows.append(number)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(
             f"cannot read {path} ({error}): expected a CSV file in UTF-8, its first line the names "
@@ -59,20 +68,21 @@ def read_table(path: Path) -> Table:
         ) from error
     finally:
         csv.field_size_limit(usual)
-    header = numbered[0][1] if numbered else []
-    if len(numbered) < 2 or len(set(header)) != len(header):
+    if not rows or len(set(header)) != len(header):
         raise UserError(f"{path} has no header of different names with rows below it")
     if not all(name.strip() for name in header):
         raise UserError(
             f"{path} has a column without a name, as the row numbers that pandas writes: name it, "
             "or leave it out, frame.to_csv(path, index=False)"
         )
-    for number, row in numbered:
-        if len(row) != len(header):
-            raise UserError(f"row {number} of {path} has {len(row)} values, expected {len(header)}")
-    rows = [row for _, row in numbered[1:]]
-    columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-    return Table(path, columns, [number for number, _ in numbered[1:]])
+    return Table(path, dict(zip(header, columns, strict=True)), rows)
+
+
+def _add(path: Path, columns: list[list[str]], row: list[str], number: int) -> None:
+    if len(row) != len(columns):
+        raise UserError(f"row {number} of {path} has {len(row)} values, expected {len(columns)}")
+    for column, cell in zip(columns, row, strict=True):
+        column.append(cell)
 
 
 def are_codes(tables: Sequence[Table], name: str) -> bool:

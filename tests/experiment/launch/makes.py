@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import sys
 import time
 
 from nccl_tf.errors import LearningFailedError, UserError
@@ -78,3 +79,10 @@ def refuse_on_a_full_disk(run, console):
     """Is refused on a disk that has no room for the log."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     raise UserError("no space in /nowhere")
+
+
+def print_on_a_full_disk(run, console):
+    """Prints where the disk has no room for the log."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    print("a line", flush=True)
+    print("a line", file=sys.stderr, flush=True)

@@ -80,6 +80,11 @@ def test_a_refusal_that_no_log_takes_is_passed_on(tmp_path):
         run_locally([trial], 1, lambda line: None, make=makes.refuse_on_a_full_disk)
 
 
+def test_a_run_that_no_log_takes_the_lines_of_is_made(tmp_path):
+    trials = runs(tmp_path, (0.1, 0.2))
+    assert run_locally(trials, 1, lambda line: None, make=makes.print_on_a_full_disk) == {}
+
+
 @pytest.mark.parametrize(("has_old", "told"), [(False, "False"), (True, "True")])
 def test_a_killed_run_that_overwrites_goes_on_from_its_own_checkpoint(tmp_path, has_old, told):
     """Once it has removed the record of before; with it, nothing of its own is there yet."""
