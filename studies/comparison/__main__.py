@@ -21,8 +21,8 @@ from studies.study import ROOT, Record, Result, Study, main
 
 STUDY = Study(ROOT / "studies" / "comparison", (ROOT / "results",))
 PAGE, CHOICE = ROOT / "docs" / "comparison.md", ROOT / "docs" / "which_method.md"
-AT_AN_END = "\\*"
-"""Beside a value at an end of its grid, in Markdown."""
+AT_AN_END = "*"
+"""Beside a value at an end of its grid."""
 _NUMBERS = ("accuracy %", "forgetting", "averaged accuracy %", "averaged forgetting", "seeds")
 _PLAIN = (("average_accuracy", 100, 1), ("forgetting", 1, 3))
 _ABOUT = (
@@ -34,7 +34,7 @@ _ABOUT = (
     "at commit {commit} (`python -m studies.comparison.step_costs`), and stands beside accuracies "
     "of dense networks alone. The bytes stored have the copy of averaged weights, 4 bytes a "
     "weight, the same in every row that has one: where a memory is small, that is most of them. "
-    "{mark} marks a value at an end of its grid, beyond which better ones may lie."
+    "A star marks a value at an end of its grid, beyond which better ones may lie."
 )
 # What makes two runs learn the same stream with the same network.
 _STREAM = (
@@ -59,7 +59,7 @@ def page(study: Study, records: Sequence[Record]) -> str:
     parts += [
         "## Protocol",
         study.plan["text"],
-        textwrap.fill(_ABOUT.format(commit=commit[:8], mark=AT_AN_END), 100),
+        textwrap.fill(_ABOUT.format(commit=commit[:8]), 100),
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
