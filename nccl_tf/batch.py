@@ -197,9 +197,14 @@ def as_floatx(column: tf.Tensor) -> tf.Tensor:
 
 
 def class_numbers(labels: tf.Tensor) -> tf.Tensor:
-    """int64 [n]: the classes of labels that are class numbers [n] or one-hot rows [n, classes]."""
+    """int64 [n]: the classes of labels.
+
+    Args:
+        labels: Class numbers [n], one-hot rows [n, classes], or of two classes the share of class
+            1, float [n], above 1/2 where it is the example's.
+    """
     if labels.shape.rank == 1:
-        return labels
+        return tf.cast(labels > 0.5, tf.int64) if labels.dtype.is_floating else labels
     return tf.argmax(labels, axis=-1)
 
 

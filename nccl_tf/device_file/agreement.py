@@ -107,7 +107,7 @@ class _Comparison:
         spec = program.labels
         if learner.example_loss.takes_class_numbers:
             labels = self._random.choice(known, spec.shape)
-        elif learner.example_loss.has_classes:
+        elif learner.example_loss.has_classes and not learner.example_loss.is_one_unit:
             labels = np.eye(learner.num_classes)[self._random.choice(known, spec.shape[0])]
         else:
             labels = self._random.integers(0, 2, spec.shape)

@@ -84,14 +84,9 @@ class Program:
             if heads:
                 x = {"inputs": x, "task": columns[-1]}
             outputs = tf.cast(self._predicted(x), tf.float32)
-            if loss.is_binary and outputs.shape[1:] == (1,):
-                threshold = 0.0 if loss.from_logits else 0.5
-                label = tf.cast(outputs[:, 0] > threshold, tf.int32)
-            elif loss.has_classes:
-                label = tf.argmax(outputs, axis=-1, output_type=tf.int32)
-            else:
+            if not loss.has_classes:
                 return {"outputs": outputs}
-            return {"logits": outputs, "label": label}
+            return {"logits": outputs, "label": tf.cast(loss.predicted(outputs), tf.int32)}
 
         return _traced(infer, [*self._to_predict, *heads], "predict_step")
 

@@ -10,7 +10,6 @@ import nccl_tf.gradients as gradients
 import nccl_tf.step_sizes as step_sizes
 from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import draw_memory
-from nccl_tf.learner.heads import masked_for_stream
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
@@ -173,7 +172,7 @@ class GammaSum:
                     memory_logits = self._learner.forward(replay, training=True)
                     logits = self._learner.forward(batch, training=True)
                     memory_losses = self._learner.example_loss.of(memory_logits.masked, replay)
-                stream_logits = masked_for_stream(logits.masked, batch)
+                stream_logits = self._learner.example_loss.for_stream(logits.masked, batch)
                 stream_losses = self._learner.example_loss.of(stream_logits, batch)
                 memory_loss = weighted_mean(memory_losses, replay.weights)
                 stream_loss = weighted_mean(stream_losses, batch.weights)

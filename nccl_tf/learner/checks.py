@@ -67,7 +67,7 @@ class WrongLabel:
             data: `(x, labels)` or `(x, labels, weights)`, as Keras delivers it.
             batch: `learner.as_batch(data)`.
             loss: The learner's `ExampleLoss`.
-            classes: Logits of its network.
+            classes: How many there are.
             table: bool [tasks, classes], the classes of each task; None where a task may have any.
             sizes: Of the network's inputs, as `vocabularies` gives them.
 
@@ -87,6 +87,9 @@ class WrongLabel:
                 check_label_dtype(data[1].dtype)
                 check_is_one_number(data[1])
                 labels = tf.cast(tf.reshape(data[1], [-1]), tf.int64)
+            elif loss.is_one_unit:
+                check_is_one_share(data[1])
+                labels = _number_of_share(batch.labels)
             else:
                 rows_to_numbers(data[1], classes)
                 labels = tf.cast(class_numbers(batch.labels), tf.int64)
@@ -96,7 +99,7 @@ class WrongLabel:
                 known = entries_at(table, tasks, labels, outside=False)
                 batch = batch._replace(tasks=tf.where(known, batch.tasks, 0))
             right &= known
-            if loss.takes_class_numbers:
+            if loss.takes_class_numbers or loss.is_one_unit:
                 batch = batch._replace(labels=tf.where(known, batch.labels, 0))
         elif loss.checks_places:
             check_label_dtype(data[1].dtype)
@@ -151,7 +154,7 @@ class WrongLabel:
         """Raise the error of what was noted, and forget it.
 
         Args:
-            classes: Logits of the network.
+            classes: How many there are.
             of_heads: bool [tasks, classes], the classes of each head; None for a single head.
             table: bool [tasks, classes], the labels that a task may have in training; None where it
                 may have any.
@@ -411,6 +414,58 @@ def check_is_one_number(labels: Any) -> None:
             "one-hot rows name loss=keras.losses.CategoricalCrossentropy(from_logits=True) in "
             "compile"
         )
+
+
+def check_is_one_share(labels: Any) -> None:
+    """Check that labels are numbers [n] or [n, 1], for one output that says class 1 of two.
+
+    Raises:
+        UserError: They have further sides, or are text.
+    """
+    dtype = getattr(labels, "dtype", None)
+    if dtype is not None and tf.as_dtype(dtype) == tf.string:
+        check_label_dtype(dtype)
+    sides = tf.TensorShape(getattr(labels, "shape", [None]))[1:]
+    if sides.is_fully_defined() and sides.num_elements() != 1:
+        raise UserError(
+            f"received labels of shape {tuple(labels.shape)} for a network with one output, "
+            "expected 0 or 1 for each example, [n]: give the network an output for each label"
+        )
+
+
+def shares_to_numbers(labels: Any, weights: Any) -> Any:
+    """The class numbers int64 [n] of targets from 0 to 1; what is no array is left alone.
+
+    Args:
+        labels: [n] or [n, 1].
+        weights: [n], 0 for what may have any target; None for 1 each.
+
+    Raises:
+        UserError: A target is missing, or outside of 0 to 1.
+    """
+    if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        return labels
+    check_is_one_share(labels)
+    shares = np.asarray(labels).reshape(-1).astype(float)
+    counted = np.ones(shares.shape, bool)
+    if weights is not None and np.size(weights) == shares.size:
+        counted = np.asarray(weights).reshape(-1) != 0
+    outside = counted & ~((shares >= 0) & (shares <= 1))
+    if outside.any():
+        raise UserError(
+            f"received the label {shares[outside.argmax()]:g} for a network with one output, "
+            "expected 0 or 1, the class of each example, or a share between them: leave out "
+            "examples without a label, or give the network an output for each class and compile "
+            "without a loss"
+        )
+    return (shares > 0.5).astype(np.int64)
+
+
+def _number_of_share(shares: tf.Tensor) -> tf.Tensor:
+    """int64 [n]: the class of a target from 0 to 1, else a number that is no class. Graph code."""
+    rounded = tf.where(shares > 1, tf.math.ceil(shares), tf.math.floor(shares))
+    outside = (shares < 0) | (shares > 1)  # NaN is not: the loss is, and the step is skipped
+    return tf.where(outside, tf.cast(rounded, tf.int64), class_numbers(shares))
 
 
 def rows_to_numbers(labels: Any, num_classes: int) -> Any:

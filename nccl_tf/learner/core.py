@@ -35,7 +35,6 @@ from nccl_tf.learner.execution import LOGGER, Execution
 from nccl_tf.learner.heads import (
     HeadMasks,
     at_least_float32,
-    masked_for_stream,
     select_logits,
     without_stream_classes,
 )
@@ -272,7 +271,7 @@ class Core(keras.Model):
         self.devices = devices.kind_in_scope()(network)
         self.devices.check_learner(type(self))
         self._base.growing = growth.Growing(network)
-        self.progress = Progress(self.state, lambda: tuple(network.output_shape[-1:]))
+        self.progress = Progress(self.state, lambda: int(network.output_shape[-1]))
         self.stores = checked_name("stores", stores, STORES)
         self.saves_memory = True
         stores_now = keras.Variable(
@@ -400,7 +399,7 @@ class Core(keras.Model):
 
     def stream_losses(self, logits: Logits, batch: Batch) -> tf.Tensor:
         """The training loss of each example of the stream batch, [n]."""
-        return self.example_loss.of(masked_for_stream(logits.masked, batch), batch)
+        return self.example_loss.of(self.example_loss.for_stream(logits.masked, batch), batch)
 
     def regularization(self) -> tf.Tensor | float:
         """The sum of the network's own losses; those of activities are of its last pass."""
@@ -630,7 +629,7 @@ class Core(keras.Model):
             return at_least_float32(logits)
         if self.heads is not None:
             return logits if tasks is None else self.heads.masked(logits, tasks, value=value)
-        seen = self.progress.seen_classes.value
+        seen = self.progress.seen_among(self.num_classes)
         return select_logits(seen | tf.logical_not(tf.reduce_any(seen)), logits, value)
 
     @property
@@ -670,7 +669,7 @@ class Core(keras.Model):
         batch = self.as_batch(data)
         if not self.execution.known.labels_checked:
             batch, wrong = self._base.wrong_label.find(
-                data, batch, self.example_loss, self.num_classes, self._class_table(),
+                data, batch, self.example_loss, self._classes, self._class_table(),
                 vocabularies(self.network),
             )  # fmt: skip
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
@@ -814,6 +813,11 @@ class Core(keras.Model):
         if self.heads is not None and task_id >= len(self.heads.classes):
             checks.raise_no_head(task_id, len(self.heads.classes))
 
+    @property
+    def _classes(self) -> int:
+        """The number of classes that the outputs stand for."""
+        return self.example_loss.classes_of(self.num_classes)
+
     def _class_table(self) -> np.ndarray | None:
         """bool [tasks, classes]: the labels that each task may have; None for all classes.
 
@@ -823,7 +827,7 @@ class Core(keras.Model):
         task_classes = getattr(self.memory, "task_classes", None)
         if task_classes is None:
             return heads
-        table = class_table(task_classes, self.num_classes)
+        table = class_table(task_classes, self._classes)
         if heads is None:
             return table
         count = min(len(table), len(heads))
@@ -1002,13 +1006,15 @@ class Core(keras.Model):
                 f"received known_classes={known} and heads: a head masks by its own classes alone, "
                 "so leave known_classes out"
             )
-        outside = [label for label in known if not 0 <= label < self.num_classes]
+        # One output may be for two classes: the loss, which comes later, says it.
+        count = self.progress.seen_classes.shape[0]
+        outside = [label for label in known if not 0 <= label < count]
         if outside:
             raise UserError(
                 f"received {outside[0]} among known_classes, but the network has logits for the "
-                f"classes 0 to {self.num_classes - 1}"
+                f"classes 0 to {count - 1}"
             )
-        self.progress.seen_classes.assign(np.isin(np.arange(self.num_classes), known))
+        self.progress.seen_classes.assign(np.isin(np.arange(count), known))
         self._base.arguments.replace({"known_classes": classes}, {"known_classes": known})
 
     def _heads_as_argument(self) -> dict[str, Any]:

@@ -169,6 +169,11 @@ class HeadGrowth:
             raise UserError(f"received {count!r} classes to add; expected a whole number from 1")
         if reason := self._learner.why_not("add_classes"):
             raise UserError(f"{name} cannot add classes: {reason}")
+        if self._learner.example_loss.is_one_unit:
+            raise UserError(
+                f"{name} cannot add classes to a network with one output, which says class 1 of "
+                "two: build it with an output for each class, and compile without a loss"
+            )
         if self._learner.compiled:
             built_for = checks.trained(private.trained_by(self._learner.optimizer))
             checks.check_built_for(built_for, self._trained)

@@ -102,10 +102,3 @@ def without_stream_classes(batch: Batch) -> Batch:
     """A batch as memories store it, without what the stream's loss alone looks at."""
     kept = {name: part for name, part in batch.extras.items() if name != STREAM_CLASSES}
     return batch._replace(extras=kept)
-
-
-def masked_for_stream(logits: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """Logits [n, classes] with -1e9 where the stream loss's softmax does not run."""
-    if STREAM_CLASSES not in batch.extras:
-        return logits
-    return select_logits(batch.extras[STREAM_CLASSES], logits)

@@ -299,7 +299,7 @@ class Learner(Core):
         """
         heads = None if self.heads is None else self.heads.table
         sizes = vocabularies(self.network)
-        noted.refuse(self.num_classes, heads, self._class_table(), sizes)
+        noted.refuse(self._classes, heads, self._class_table(), sizes)
 
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
@@ -315,7 +315,7 @@ class Learner(Core):
             UserError: It has none.
         """
         rank, probabilities = len(self.network.output_shape), ends_in_probabilities(self.network)
-        found = ExampleLoss(loss, rank, classes, probabilities)
+        found = ExampleLoss(loss, rank, classes, probabilities, self.num_classes)
         found.check(
             type(self).__name__, self.why_not("loss"), self.why_not("targets"),
             self.heads is not None,
@@ -522,7 +522,7 @@ class Learner(Core):
         if class_weight is None:
             return {}
         self._check_option("class_weight", class_weight)
-        return numbered(class_weight, self.example_loss.weighed_classes(self.network), names)
+        return numbered(class_weight, self.example_loss.weighed_classes(self.num_classes), names)
 
     def _try_metrics(self, data: FitData) -> None:
         """Try the compiled metrics out once, where the form of targets is known before a batch.
@@ -797,9 +797,7 @@ class Learner(Core):
         heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
         sizes = vocabularies(self.network)
-        batch, wrong = self._base.wrong_at_test.find(
-            data, batch, loss, self.num_classes, heads, sizes
-        )
+        batch, wrong = self._base.wrong_at_test.find(data, batch, loss, self._classes, heads, sizes)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
         logits = measures.outputs_at_test(self, inputs)
@@ -919,8 +917,8 @@ class Learner(Core):
             )
         if not self.example_loss.has_classes:
             raise UserError(
-                f"received {self.example_loss.name}, which has no classes, for an accuracy: take "
-                "evaluate, with a metric of the targets in compile"
+                f"received {self.example_loss.name}, which has not one class for each example, for "
+                f"an accuracy: take evaluate, and learn, with another metric, {metric}"
             )
         data = self._with_tasks(prepared_data(self.network, data), task_id)
         inputs, tasks = split_inputs(data.x)
@@ -944,9 +942,11 @@ class Learner(Core):
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         at_once = 1 if has_convolutions(self.network, frozen=True) else 2
-        found = measures.confusion(self, inputs, labels, tasks, self.num_classes, at_once)
+        found = measures.confusion(
+            self, self.example_loss.predicted, inputs, labels, tasks, self._classes, at_once
+        )
         _, predicted, counts = tf.unstack(found, axis=1)
-        self.nan_count.add(tf.reduce_sum(tf.where(predicted == self.num_classes, counts, 0)))
+        self.nan_count.add(tf.reduce_sum(tf.where(predicted == self._classes, counts, 0)))
         return found
 
     def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:
@@ -978,13 +978,15 @@ class Learner(Core):
             table = self.heads.table
         if loss.takes_class_numbers:
             checks.check_is_one_number(labels)
+        elif loss.is_one_unit:
+            labels = checks.shares_to_numbers(labels, data.weights)
         else:
             labels = checks.rows_to_numbers(labels, self.num_classes)
         counted = loss.is_counted(np.asarray(labels).reshape(-1))
         weights = data.weights
         if counted is not None:
             weights = counted if weights is None else np.where(counted, weights, 0)
-        checks.check_labels(labels, tasks, weights, self.num_classes, table)
+        checks.check_labels(labels, tasks, weights, self._classes, table)
 
     def _known_of(self, data: FitData, task_id: int) -> HostFacts:
         """What steps need not find out again of training examples, once the host has checked them.
@@ -1415,7 +1417,7 @@ class Learner(Core):
                 f"received a {type(self).__name__} around a network with a preprocessor, whose "
                 f"outputs are not those of one head: {advice}"
             )
-        seen = self.progress.seen_classes.numpy()
+        seen = self.progress.seen_among(self.num_classes).numpy()
         if self.example_loss.masked_value is None or seen.all() or not seen.any():
             return network
         head = find_head(network, self.num_classes, self._base.head)
@@ -1455,7 +1457,8 @@ class Learner(Core):
         """
         table = None if self.heads is None or task is None else self.heads.table
         value = self.example_loss.masked_value
-        return serving.masked(logits, task, table, self.progress.seen_classes.numpy(), value)
+        seen = self.progress.seen_among(self.num_classes).numpy()
+        return serving.masked(logits, task, table, seen, value)
 
     @alone
     def save_adapters(self, path: Any) -> None:

@@ -9,7 +9,12 @@ import tensorflow as tf
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, as_floatx, class_labels
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.keras_private import set_direction, takes_logits
-from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32
+from nccl_tf.learner.heads import (
+    MASKED_LOGIT,
+    STREAM_CLASSES,
+    at_least_float32,
+    select_logits,
+)
 from nccl_tf.learner.measures import wrapped_metric
 from nccl_tf.learner.perplexity import Perplexity
 from nccl_tf.networks.inspection import check_ends_in_logits, check_ends_in_probabilities
@@ -40,6 +45,7 @@ class ExampleLoss:
             or "one_hot" rows; None where they are none, and for losses of Keras, which say it.
         ends_in_probabilities: Whether the network ends in softmax or sigmoid; decides what a
             custom loss over classes takes.
+        outputs: Of the network for each example or place; None where they are not known.
 
     Attributes:
         name: For messages.
@@ -68,6 +74,7 @@ class ExampleLoss:
         rank: int = 2,
         classes: str | None = None,
         ends_in_probabilities: bool = False,
+        outputs: int | None = None,
     ):
         self._loss = _as_loss(loss)
         self.name = "the default loss" if loss is None else _name(loss)
@@ -91,10 +98,11 @@ class ExampleLoss:
         self.takes_probabilities = not logits and isinstance(
             self._loss, (_SPARSE, *_ONE_HOT, *_BINARY)
         )
-        self.has_classes = self.is_default or (is_class and rank == 2)
         self.is_binary = isinstance(self._loss, _BINARY)
+        self.is_one_unit = self.is_binary and rank == 2 and outputs == 1
+        self.has_classes = self.is_default or (is_class and rank == 2) or self.is_one_unit
         # A smoothed label gives every class a share, also those that a mask would hide.
-        masks = self.has_classes and not smooths
+        masks = self.has_classes and not (smooths or self.is_one_unit)
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
         self.takes_class_numbers = self.has_classes and self._is_sparse
         self._at_places, self._smooths = at_places, smooths
@@ -258,8 +266,55 @@ class ExampleLoss:
             return class_labels(labels)
         if self._is_sparse:
             return tf.cast(labels, tf.int64)
+        if self.is_one_unit and labels.shape.rank == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
         labels = as_floatx(labels)
         return labels if labels.dtype.is_floating else tf.cast(labels, keras.config.floatx())
+
+    def classes_of(self, outputs: int) -> int:
+        """The number of classes that so many outputs stand for."""
+        return 2 if self.is_one_unit else outputs
+
+    def class_logits(self, outputs: tf.Tensor) -> tf.Tensor:
+        """A logit for each class, [n, classes], of outputs [n, ...] in at least float32.
+
+        Of one unit those of both classes: 0 and its logit, or the logarithms of their
+        probabilities, which have the same softmax.
+        """
+        outputs = at_least_float32(outputs)
+        if not self.is_one_unit:
+            return outputs
+        if self.from_logits:
+            return tf.concat([tf.zeros_like(outputs), outputs], axis=-1)
+        least = keras.config.epsilon()
+        both = tf.concat([1.0 - outputs, outputs], axis=-1)
+        return tf.math.log(tf.clip_by_value(both, least, 1.0 - least))
+
+    def predicted(self, outputs: tf.Tensor) -> tf.Tensor:
+        """The class that outputs [n, ...] say of each example, int64 [n]."""
+        if self.is_one_unit:
+            return tf.cast(outputs[:, 0] > self._threshold, tf.int64)
+        return tf.argmax(outputs, axis=-1)
+
+    def for_stream(self, outputs: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """Outputs of a stream batch, with the classes hidden that its loss leaves out.
+
+        One unit whose other class is hidden is sure, so that its loss is 0.
+
+        Args:
+            outputs: [n, ...], masked by heads.
+            batch: Of the stream; without a column of classes none is left out.
+        """
+        if STREAM_CLASSES not in batch.extras:
+            return outputs
+        keep = batch.extras[STREAM_CLASSES]
+        if not self.is_one_unit:
+            outside = keep.shape[-1] > outputs.shape[-1]  # one output of a softmax
+            return select_logits(keep[:, : outputs.shape[-1]] if outside else keep, outputs)
+        outputs = at_least_float32(outputs)
+        no, yes = (MASKED_LOGIT, -MASKED_LOGIT) if self.from_logits else (0.0, 1.0)
+        outputs = tf.where(keep[:, 1:], outputs, tf.constant(no, outputs.dtype))
+        return tf.where(keep[:, :1], outputs, tf.constant(yes, outputs.dtype))
 
     def counted(self, batch: Batch) -> Batch:
         """A batch whose every label is one that the loss can take.
@@ -405,7 +460,8 @@ class ExampleLoss:
                 f"received {self.described}, but {learner} {default_because}: {out}take another "
                 "method"
             )
-        if classes_because and not (self.has_classes and self.from_logits):
+        has_logits = self.has_classes and (self.from_logits or self.is_one_unit)
+        if classes_because and not has_logits:
             raise UserError(
                 f"received {self.described}, but {learner} {classes_because}: "
                 f"{self.instead('another method')}"
@@ -416,23 +472,21 @@ class ExampleLoss:
                 f"example: {self.instead('no heads')}"
             )
 
-    def weighed_classes(self, network: keras.Model) -> int:
+    def weighed_classes(self, outputs: int) -> int:
         """How many classes there are to weigh examples by.
 
         Args:
-            network: Whose outputs the loss takes.
+            outputs: Of the network.
 
         Raises:
             UserError: An example has not one class.
         """
-        if self.is_binary and tuple(network.output_shape[1:]) == (1,):
-            return 2
         if not self.has_classes:
             raise UserError(
                 f"received class_weight and {self.described}, which does not have one class for "
                 f"each example: {self.instead('sample_weight')}"
             )
-        return int(network.output_shape[-1])
+        return self.classes_of(outputs)
 
     @property
     def described(self) -> str:

@@ -137,6 +137,7 @@ def outputs_at_test(model: Callable[..., tf.Tensor], inputs: Any) -> tf.Tensor:
 
 def confusion(
     model: Callable[..., tf.Tensor],
+    predicted: Callable[[tf.Tensor], tf.Tensor],
     inputs: Any,
     labels: tf.Tensor,
     tasks: tf.Tensor,
@@ -147,6 +148,7 @@ def confusion(
 
     Args:
         model: As for `outputs_at_test`.
+        predicted: From its outputs to classes, int64 [n].
         inputs: [n, ...].
         labels: Their classes, int64 [n].
         tasks: int64 [n].
@@ -164,7 +166,7 @@ def confusion(
         some = tf.nest.map_structure(lambda column: column[part], inputs)
         logits = outputs_at_test(model, {"inputs": some, "task": tasks[part]})
         is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
-        taken = tf.where(is_nan, tf.constant(classes, tf.int64), tf.argmax(logits, axis=1))
+        taken = tf.where(is_nan, tf.constant(classes, tf.int64), predicted(logits))
         return number + 1, found.write(number, labels[part] * (classes + 1) + taken)
 
     batches = -(-tf.shape(labels)[0] // BATCH)

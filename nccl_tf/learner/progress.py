@@ -1,7 +1,7 @@
 """What a learner has gone through: tasks, classes and skipped steps."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -20,27 +20,24 @@ class Progress:
 
     Args:
         state: Makes variables that are saved with the learner, `Learner.state`.
-        classes: Returns (classes,), the shape of what has an entry for each class, at the head of
-            now.
+        outputs: Returns the number of outputs that the head has now.
 
     Attributes:
         task: int64 scalar, the latest task; -1 before the first.
         task_is_open: bool scalar, whether it has begun and not ended.
         tasks_ended: int64 scalar, tasks that have ended.
-        seen_classes: bool [classes], those that training has seen so far.
+        seen_classes: bool [classes], those that training has seen so far, two of one output.
         skipped: int64 scalar, steps that were skipped because they had no finite loss and gradient.
         skipped_in_a_row: int64 scalar, those since the last step that was not.
         left_open: What has left the open task open although nobody asked for it, the subject of a
             sentence; "" where nothing has.
     """
 
-    def __init__(
-        self, state: Callable[..., keras.Variable], classes: Callable[[], Sequence[int]]
-    ) -> None:
+    def __init__(self, state: Callable[..., keras.Variable], outputs: Callable[[], int]) -> None:
         self.task = state("task", (), "int64", -1)
         self.task_is_open = state("task_is_open", (), "bool")
         self.tasks_ended = state("tasks_ended", (), "int64")
-        self.seen_classes = state("seen_classes", classes, "bool")
+        self.seen_classes = state("seen_classes", lambda: (max(outputs(), 2),), "bool")
         self.skipped = state("skipped", (), "int64")
         self.skipped_in_a_row = state("skipped_in_a_row", (), "int64")
         self.left_open = ""
@@ -113,6 +110,11 @@ class Progress:
         """Count the classes of a batch, but for padding, among those seen so far. Graph code."""
         now = classes_of(batch, self.seen_classes.shape[0])
         self.seen_classes.assign(self.seen_classes.value | now)
+
+    def seen_among(self, outputs: int) -> tf.Tensor:
+        """bool [outputs]: which of the classes were seen that outputs are for, one each."""
+        seen = self.seen_classes.value
+        return seen if seen.shape[0] == outputs else seen[:outputs]
 
     def has_not_failed(self) -> tf.Tensor:
         """bool scalar: whether learning has not failed. Graph code."""

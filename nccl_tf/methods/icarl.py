@@ -146,7 +146,7 @@ class ICaRL(ReplayLearner):
             has_mean[label] = True
         self.means.assign(means)
         self.has_mean.assign(has_mean)
-        self.old_classes.assign(self.progress.seen_classes.value)
+        self.old_classes.assign(self.progress.seen_among(self.num_classes))
         self.previous.take()
 
     def call(self, inputs: Any, training: bool = False) -> tf.Tensor:

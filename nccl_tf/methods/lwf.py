@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.heads import at_least_float32, select_logits
+from nccl_tf.learner.heads import select_logits
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Logits, Logs
@@ -92,14 +92,20 @@ class LwF(Learner):
         self.old_units = self.state("old_units", self._shape_of_units, "bool")
 
     def _shape_of_units(self) -> tuple[int, int]:
-        return 1 if self.heads is None else len(self.heads.classes), self.num_classes
+        # As many as a single head has seen: one output may be for two classes.
+        count = self.num_classes if self.heads is not None else self.progress.seen_classes.shape[0]
+        return 1 if self.heads is None else len(self.heads.classes), count
 
     def training_loss(self, logits: Logits, batch: Batch) -> tuple[tf.Tensor, Logs]:
         loss, logs = super().training_loss(logits, batch)
         now, before = (
-            at_least_float32(raw) for raw in (logits.raw, self.before.outputs(batch.inputs))
+            self.example_loss.class_logits(raw)
+            for raw in (logits.raw, self.before.outputs(batch.inputs))
         )
-        losses = distillation(now, before, self.old_units.value, self.lwf_temperature)
+        units = self.old_units.value
+        if units.shape[1] > now.shape[1]:  # one output of a softmax
+            units = units[:, : now.shape[1]]
+        losses = distillation(now, before, units, self.lwf_temperature)
         distilled = weighted_mean(losses, batch.weights)
         return loss + self.lwf_weight * distilled, {**logs, "distillation": distilled}
 
@@ -113,5 +119,5 @@ class LwF(Learner):
         super().on_task_end(task_id)
         if self.heads is not None:
             ended = np.arange(len(self.heads.classes)) == task_id
-            seen = self.heads.table & self.progress.seen_classes.value
+            seen = self.heads.table & self.progress.seen_among(self.num_classes)
             self.old_units.assign(tf.where(ended[:, None], seen, self.old_units.value))

@@ -1,5 +1,7 @@
 """What is noted of examples in the graph, by itself: wrong labels, and NaN at test."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -66,15 +68,20 @@ def test_nan_is_counted_but_for_padding_and_forgotten_when_told():
     assert count.warning() is None
 
 
+PREDICTED = functools.partial(tf.argmax, axis=1)
+
+
 def test_counts_of_right_and_predicted_classes_have_a_class_more_for_nan():
     inputs = tf.constant([[3.0, 0.0], [0.0, 1.0], [5.0, 0.0], [np.nan, 0.0]])
     labels, tasks = tf.constant([0, 1, 1, 0], tf.int64), tf.zeros([4], tf.int64)
-    counts = confusion(double, inputs, labels, tasks, classes=2, at_once=1)
+    counts = confusion(double, PREDICTED, inputs, labels, tasks, classes=2, at_once=1)
     np.testing.assert_array_equal(counts, [[0, 0, 1], [1, 1, 1], [1, 0, 1], [0, 2, 1]])
 
 
 def test_counts_of_more_classes_than_their_square_fits_into_32_bits():
     inputs = tf.one_hot([49_999, 7, 7], 50_000)
     labels = tf.constant([49_999, 49_998, 49_998], tf.int64)
-    counts = confusion(double, inputs, labels, tf.zeros([3], tf.int64), classes=50_000, at_once=1)
+    counts = confusion(
+        double, PREDICTED, inputs, labels, tf.zeros([3], tf.int64), classes=50_000, at_once=1
+    )
     np.testing.assert_array_equal(counts, [[49_999, 49_999, 1], [49_998, 7, 2]])

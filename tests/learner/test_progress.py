@@ -18,7 +18,7 @@ def progress(classes=4):
         start = keras.initializers.Constant(value)
         return keras.Variable(start, shape, dtype, trainable=False, name=name)
 
-    return Progress(state, lambda: (classes,))
+    return Progress(state, lambda: classes)
 
 
 def test_a_task_begins_once_and_is_followed_by_the_next_number():

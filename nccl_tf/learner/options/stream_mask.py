@@ -64,7 +64,7 @@ class StreamMask(Option):
         return None if stream_mask == STREAM_MASK.default else cls(stream_mask, *args)
 
     def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
-        if not (loss.from_logits and loss.masked_value is not None):
+        if not loss.masks_stream:
             every = 'stream_mask="all"'
             raise UserError(
                 f"received {loss.described} and stream_mask={self.stream_mask!r}, which masks the "
