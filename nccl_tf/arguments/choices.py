@@ -7,6 +7,9 @@ STREAM_KINDS = ("permuted", "split", "rotated", "domain")
 """Every task has all classes, its pixels permuted; classes of its own; all classes, its images
 rotated; or all classes, its inputs from a domain of its own."""
 
+PERIODS = ("day", "week", "month", "quarter", "year")
+"""Of the calendar, that dates are cut into; weeks begin on Monday."""
+
 ANGLES = ("ordered", "any")
 """Of a rotated stream's tasks: each in its own part of the half turn, or anywhere in it."""
 

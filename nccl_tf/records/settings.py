@@ -14,6 +14,7 @@ from nccl_tf.arguments.choices import (
     DISTRIBUTIONS,
     HEADS,
     MASKS,
+    PERIODS,
     PRECISIONS,
     RESERVOIR_RULES,
     SCHEDULES,
@@ -402,6 +403,15 @@ class Settings:
     domain: Annotated[
         str | None,
         setting(topic=STREAM, default_doc="none", help="of csv:PATH, the column of the domains"),
+    ] = None
+    by: Annotated[
+        str | None,
+        setting(
+            topic=STREAM,
+            choices=PERIODS,
+            default_doc="none",
+            help="of csv:PATH with dates as domains, the period of the calendar that is a task",
+        ),
     ] = None
     positive: Annotated[
         str | None,

@@ -1,12 +1,19 @@
 """Streams of domains: every task has the same targets, its inputs come from another domain."""
 
+import logging
+
 import numpy as np
 
-from nccl_tf.errors import UserError
+from nccl_tf.arguments.choices import PERIODS
+from nccl_tf.errors import UserError, checked_name
 from nccl_tf.streams import seeding
 from nccl_tf.streams.arrays import Examples, ExampleSet
 from nccl_tf.streams.plan import StreamPlan
 from nccl_tf.streams.task import Task
+
+_LOGGER = logging.getLogger("nccl_tf")
+_MANY = 31
+"""More dates or numbers than these are rarely meant as a task each."""
 
 
 def domain_tasks(
@@ -57,18 +64,76 @@ def domain_tasks(
     )
 
 
-def in_windows(data: ExampleSet, num_tasks: int) -> ExampleSet:
+def in_windows(data: ExampleSet, num_tasks: int, by: str | None = None) -> ExampleSet:
     """A data set with the number of its domain for each example.
 
+    Args:
+        data: The data set.
+        num_tasks: Domains to make.
+        by: A period of the calendar, whose dates are one value; None for values as they are.
+
     Raises:
-        UserError: It has no domains, or they do not make so many tasks.
+        UserError: It has no domains, or they do not make so many tasks, or there is a period and
+            they are no dates.
     """
     if data.domains is None:
         raise UserError(
             "received no domains for a stream of domains: expected `domains`, a value for each "
             "training and for each test example"
         )
-    return data._replace(windows=number_domains(*data.domains, num_tasks))
+    train, test = (periods(values, by) for values in data.domains)
+    return data._replace(windows=number_domains(train, test, num_tasks))
+
+
+def periods(values: np.ndarray, by: str | None) -> np.ndarray:
+    """The first day of the period of the calendar that each date is in; other values with None.
+
+    Args:
+        values: Dates, datetime64 [n]; with None also numbers or names.
+        by: Of `PERIODS`; None for the values as they are.
+
+    Raises:
+        UserError: The period is unknown, or the values are no dates.
+    """
+    if by is None:
+        return values
+    checked_name("by", by, PERIODS)
+    if values.dtype.kind != "M":
+        raise UserError(
+            f"received by={by!r} and domains that are no dates: expected dates, such as "
+            "pandas.to_datetime(frame.date), or those of a CSV file as 2026-01-31"
+        )
+    if by in ("week", "quarter"):
+        unit, size, first = ("D", 7, 4) if by == "week" else ("M", 3, 0)  # a Monday, 1970-01-05
+        numbers = values.astype(f"datetime64[{unit}]").astype(np.int64)
+        values = (numbers - (numbers - first) % size).astype(f"datetime64[{unit}]")
+    else:
+        values = values.astype(f"datetime64[{by[0].upper()}]")
+    return values.astype("datetime64[D]")
+
+
+def domain_count(values: np.ndarray, by: str | None = None, tells: bool = True) -> int:
+    """The tasks that domains make where nobody says how many.
+
+    Args:
+        values: The domains of the training examples, [n].
+        by: As for `periods`.
+        tells: Whether a task for each of many dates or numbers is told of.
+
+    Raises:
+        UserError: As for `periods`.
+    """
+    count = len(np.unique(periods(values, by)))
+    if tells and count > _MANY and values.dtype.kind in "iufM":
+        ranges = "num_tasks=12 makes ranges of them"
+        if values.dtype.kind != "M":
+            what, remedy = "numbers", ranges
+        elif by is None:
+            what, remedy = "dates", f'by="month" makes a task of each month, and {ranges}'
+        else:
+            what, remedy = f"{by}s", ranges
+        _LOGGER.warning("each of %d different %s is a task of its own: %s", count, what, remedy)
+    return count
 
 
 def _shown(values: np.ndarray, domain: int) -> str:

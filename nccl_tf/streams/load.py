@@ -21,7 +21,7 @@ from nccl_tf.streams.arrays import (
     set_from_arrays,
 )
 from nccl_tf.streams.catalog import SCHEMES, StreamRow, get_dataset, scheme_of, short_name
-from nccl_tf.streams.domains import domain_tasks, in_windows
+from nccl_tf.streams.domains import domain_count, domain_tasks, in_windows
 from nccl_tf.streams.permuted import permuted_tasks
 from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
@@ -57,6 +57,7 @@ def load_stream(
     image_size: int | None = None,
     label: str | None = None,
     domain: str | None = None,
+    by: str | None = None,
     positive: str | None = None,
     data_dir: str | os.PathLike | None = None,
     manual_dir: str | os.PathLike | None = None,
@@ -103,6 +104,7 @@ def load_stream(
             the size that all of them have.
         label: Of a CSV file, the column of the labels; by default "label".
         domain: Of a CSV file, the column of the domains: names, numbers or dates as of ISO 8601.
+        by: Of domains that are dates, as for `stream_from_arrays`.
         positive: Of a data set by name with two classes, as for `stream_from_arrays`.
         data_dir: TFDS's data folder; digits and tables need none, and reuters.npz lies where Keras
             has its data sets, below the folder that KERAS_HOME names.
@@ -127,7 +129,7 @@ def load_stream(
     if is_text(name):
         _refuse_beside_text(
             name, head=head, num_tasks=num_tasks, tuning_tasks=tuning_tasks, angles=angles,
-            kind=kind, image_size=image_size, label=label, domain=domain, positive=positive,
+            kind=kind, image_size=image_size, label=label, domain=domain, by=by, positive=positive,
             tasks=None if tasks == TASKS[0] else tasks,
         )  # fmt: skip
         return text_stream(name, length, tokenizer, max_tasks, examples_per_task)
@@ -136,13 +138,15 @@ def load_stream(
     named = None
     if scheme_of(name) is None:
         _refuse_of_named(
-            name, kind=kind, image_size=image_size, label=label, domain=domain, positive=positive
-        )
+            name, kind=kind, image_size=image_size, label=label, domain=domain, by=by,
+            positive=positive,
+        )  # fmt: skip
         row = get_dataset(name)
     else:
         generator(seed, CLASS_ORDER)
-        named = read_named(name, Reading(image_size, label or "label", domain, positive), data_dir)
-        row = named_row(name, describe(named), kind, num_tasks)
+        reading = Reading(image_size, label or "label", domain, positive, by)
+        named = read_named(name, reading, data_dir)
+        row = named_row(name, describe(named, by, num_tasks is None), kind, num_tasks)
     plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task, angles)
     generator(seed, CLASS_ORDER)  # Refuses a bad seed before minutes go into reading data.
     if row.make is not None:
@@ -155,7 +159,7 @@ def load_stream(
             f"give the data set it is named after"
         )
     if row.kind == "domain":
-        data = in_windows(data, plan.num_tasks)
+        data = in_windows(data, plan.num_tasks, by)
     if not len(data.test.labels):
         data = _rescaled(_hold_out(data, 1 / TEST_SHARE, every_fifth))
     if tasks == "tuning" and not plan.tuning_tasks:
@@ -249,6 +253,7 @@ def stream_from_arrays(
     classes: Sequence[Sequence[int]] | None = None,
     kind: str | None = None,
     domains: tuple[Any, Any] | int | str | None = None,
+    by: str | None = None,
     head: str = "single",
     seed: int = 0,
     tuning_tasks: int = 0,
@@ -287,6 +292,9 @@ def stream_from_arrays(
             numbers or dates differ than there are tasks, the tasks have ranges of them with equally
             many training examples: dates make windows of a stream that has no boundaries, whose
             accuracies and forgetting `learn` measures.
+        by: A period of the calendar, "day", "week", "month", "quarter" or "year": domains that are
+            dates make a task of each, in their order, or with fewer `num_tasks` ranges of whole
+            ones. None for dates as they are.
         head: "single" or "multi" (split streams only).
         seed: Seed of class order, permutations, angles and subsets; >= 0.
         tuning_tasks: Number of these tasks that are held out for tuning.
@@ -320,6 +328,7 @@ def stream_from_arrays(
     windows = nccl_tf.stream_from_arrays(  # in their order, the last fifth of each held out
         train, test_fraction=0.2, domains=dates, num_tasks=5
     )
+    months = nccl_tf.stream_from_arrays(train, test_fraction=0.2, domains=dates, by="month")
     ```
     """
     kind = kind or ("split" if domains is None else "domain")
@@ -341,10 +350,12 @@ def stream_from_arrays(
     if test is None and own is not None:
         own = own, None
     data = set_from_arrays(train, test, pixels, own).with_positive(positive)
+    if by is not None and domains is None:
+        raise UserError(f"received by={by!r} without domains: expected domains=dates")
     if kind == "domain":
         if num_tasks is None and data.domains is not None:
-            num_tasks = len(np.unique(data.domains[0]))
-        data = in_windows(data, checked_at_least("num_tasks", num_tasks or 1, 1))
+            num_tasks = domain_count(data.domains[0], by)
+        data = in_windows(data, checked_at_least("num_tasks", num_tasks or 1, 1), by)
     if test_fraction is not None:
         data = hold_out_examples(data, test_fraction, seed, OWN_TEST)
         data = _rescaled(data) if pixels is None else data

@@ -5,9 +5,10 @@ import pytest
 import scipy.ndimage
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams import stream_from_arrays
+from nccl_tf.experiment.config.resolve import resolve
+from nccl_tf.streams import load_stream, stream_from_arrays
 from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.domains import number_domains
+from nccl_tf.streams.domains import number_domains, periods
 from nccl_tf.streams.rotated import rotate, task_angle
 
 
@@ -18,6 +19,7 @@ def table(count, seed):
 
 
 DAYS = np.datetime64("2026-01-01") + np.arange(30)
+CALENDAR = ["2025-12-28", "2025-12-29", "2026-01-04", "2026-01-05", "2026-02-01", "2026-04-01"]
 
 
 def test_each_named_domain_is_a_task():
@@ -84,6 +86,94 @@ def test_dates_of_training_and_test_share_their_windows():
     assert (len(months), months[0].num_train) == (1, 30)
     with pytest.raises(UserError, match="dates of both"):
         stream_from_arrays(train, test, domains=(DAYS, np.arange(12)), num_tasks=3)
+
+
+@pytest.mark.parametrize(
+    ("by", "firsts"),
+    [
+        (
+            "day",
+            ["2025-12-28", "2025-12-29", "2026-01-04", "2026-01-05", "2026-02-01", "2026-04-01"],
+        ),
+        ("week", ["2025-12-22", "2025-12-29", "2026-01-05", "2026-01-26", "2026-03-30"]),
+        ("month", ["2025-12-01", "2026-01-01", "2026-02-01", "2026-04-01"]),
+        ("quarter", ["2025-10-01", "2026-01-01", "2026-04-01"]),
+        ("year", ["2025-01-01", "2026-01-01"]),
+    ],
+)
+def test_periods_of_the_calendar(by, firsts):
+    """2025-12-28 is a Sunday; years before 1970 have weeks and quarters as well."""
+    dates = np.array(CALENDAR, "datetime64[us]") + np.timedelta64(23, "h")
+    assert np.unique(periods(dates, by)).astype(str).tolist() == firsts
+    old = np.array(["1969-12-31"], "datetime64[us]")
+    expected = {"week": "1969-12-29", "quarter": "1969-10-01", "year": "1969-01-01"}
+    assert str(periods(old, by)[0]) == expected.get(by, {"day": "1969-12-31"}.get(by, "1969-12-01"))
+
+
+def test_the_end_of_each_month_is_held_out(tmp_path):
+    """28, 31 and 30 days, in an order of their own; the last fifth of each, rounded up."""
+    days = np.arange("2026-02-01", "2026-05-01", dtype="datetime64[D]")
+    order = np.random.default_rng(0).permutation(len(days))
+    inputs, targets = np.arange(len(days))[order], (np.arange(len(days)) % 2)[order]
+    arrays = stream_from_arrays(
+        (inputs[:, None], targets), test_fraction=0.2, domains=days[order], by="month"
+    )
+    rows = [f"{day},{x},{y}" for day, x, y in zip(days[order], inputs, targets, strict=True)]
+    (tmp_path / "days.csv").write_text("\n".join(["date,x,label", *rows]))
+    table = load_stream(f"csv:{tmp_path}/days.csv", domain="date", by="month")
+    for stream in (arrays, table):
+        first = 0
+        assert len(stream) == 3
+        for task, count, held in zip(stream, (28, 31, 30), (6, 7, 6), strict=True):
+            found = [np.sort(part.inputs.ravel()).astype(int) for part in (task.train, task.test)]
+            expected = np.split(first + np.arange(count), [count - held])
+            for part, right in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(part, right)
+            first += count
+    # Fewer tasks are ranges of whole months.
+    half = stream_from_arrays(
+        (inputs[:, None], targets), test_fraction=0.2, domains=days[order], by="month", num_tasks=2
+    )
+    assert [task.num_train + len(task.test.labels) for task in half] == [28, 61]
+
+
+def test_a_task_for_each_of_many_dates_is_told_of(caplog, tmp_path):
+    days, x = np.datetime64("2026-01-01") + np.repeat(np.arange(40), 2), np.arange(80.0)[:, None]
+    y = np.arange(80) % 2
+
+    def said(**arguments):
+        caplog.clear()
+        stream_from_arrays((x, y), test_fraction=0.5, **arguments)
+        return [record.message for record in caplog.records if "is a task" in record.message]
+
+    assert "40 different dates" in said(domains=days)[0]
+    assert "40 different numbers" in said(domains=np.repeat(np.arange(40), 2))[0]
+    for quiet in ({"by": "month"}, {"num_tasks": 40}):
+        assert not said(domains=days, **quiet)
+    assert not said(domains=np.repeat(np.arange(40), 2).astype(str))
+    rows = [
+        f"{day},{number},{label}" for day, number, label in zip(days, range(80), y, strict=True)
+    ]
+    (tmp_path / "days.csv").write_text("\n".join(["date,x,label", *rows]))
+    given = {"dataset": f"csv:{tmp_path}/days.csv", "domain": "date", "method": "finetune"}
+    caplog.clear()
+    assert (resolve(given).num_tasks, resolve(given).by) == (40, None)
+    assert len([record for record in caplog.records if "is a task" in record.message]) == 1
+    settings = resolve({**given, "by": "month"})
+    assert (settings.num_tasks, settings.by) == (2, "month")
+
+
+def test_periods_of_what_has_none_are_refused():
+    x, y = np.zeros((8, 1)), np.arange(8) % 2
+    for arguments, said in (
+        ({"domains": np.arange(8) // 4, "by": "month"}, "no dates"),
+        ({"domains": DAYS[:8], "by": "moon"}, "moon"),
+        ({"num_tasks": 2, "by": "month"}, "without domains"),
+    ):
+        with pytest.raises(UserError, match=said):
+            stream_from_arrays((x, y), test_fraction=0.5, **arguments)
+    with pytest.raises(UserError, match="no data set by name"):
+        load_stream("split_digits", by="month")
 
 
 def test_a_share_is_held_out_of_each_class_in_each_domain():

@@ -103,7 +103,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
 
 
 _MOST_LAYERS = 1000
-_OF_NAMED = ("kind", "image_size", "label", "domain", "positive")
+_OF_NAMED = ("kind", "image_size", "label", "domain", "by", "positive")
 """The flags that only a data set by name has."""
 
 
@@ -118,14 +118,15 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]
             _refuse(flag_values, flag, f"{row.name} is no data set by name, such as tfds:mnist")
         return row, {}
     given = {flag: SETTINGS[flag].value(flag_values) for flag in _OF_NAMED}
-    for flag in ("label", "domain"):
+    for flag in ("label", "domain", "by"):
         if scheme != "csv":
             _refuse(flag_values, flag, f"{scheme} data have no columns to name")
     if scheme == "csv":
         _refuse(flag_values, "image_size", "a table has no images")
     data_dir = flag_values.get("data_dir")
-    columns = (given["label"], given["domain"], given["positive"])
-    found, content = _look_at(str(name), *columns, data_dir)
+    reading = (None, given["label"] or "label", given["domain"], given["positive"], given["by"])
+    num_tasks = SETTINGS["num_tasks"].value(flag_values)
+    found, content = _look_at(str(name), reading, num_tasks is None, data_dir)
     if found.is_text:
         raise UserError(
             f"--dataset={name} has texts, which need a network of your own: take "
@@ -133,26 +134,26 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]
         )
     from nccl_tf.streams.load import named_row
 
-    row = named_row(str(name), found, given["kind"], SETTINGS["num_tasks"].value(flag_values))
+    row = named_row(str(name), found, given["kind"], num_tasks)
     texts = ("label", "domain", "positive")
     plain = {flag: given[flag] and plain_name(given[flag]) for flag in texts}
     return row, {
-        "kind": row.kind, "image_size": given["image_size"], **plain, "content": content,
+        "kind": row.kind, "image_size": given["image_size"], **plain, "by": given["by"],
+        "content": content,
     }  # fmt: skip
 
 
 @functools.lru_cache
-def _look_at(
-    name: str, label: str | None, domain: str | None, positive: str | None, data_dir: str | None
-) -> Any:
+def _look_at(name: str, reading: tuple[Any, ...], tells: bool, data_dir: str | None) -> Any:
     """Describe a data set by name; also returns the start of the digest of a user's files.
 
+    The values of a `Reading` come as a tuple, and what is to be told of is told once.
     Imports NumPy, and of TFDS TensorFlow, which other data sets wait with until a run begins.
     """
     with quiet_start():
         from nccl_tf.streams.sources.named import Reading, content_digest, describe_named
 
-        found = describe_named(name, Reading(None, label or "label", domain, positive), data_dir)
+        found = describe_named(name, Reading(*reading), data_dir, tells)
         digest = content_digest(name)
     return found, digest and digest[:16]
 

@@ -39,7 +39,7 @@ def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
         name, label, domain, positive = options.source
         named = {"label": label, "domain": domain, "positive": positive}
         named["image_size"] = settings.image_size
-        named["kind"] = settings.kind
+        named["kind"], named["by"] = settings.kind, settings.by
     return load_stream(
         name,
         **named,

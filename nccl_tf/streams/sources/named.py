@@ -38,12 +38,14 @@ class Reading(NamedTuple):
         label: Column of the labels of a CSV file.
         domain: Column of the domains of a CSV file; None where it has none.
         positive: Name of the positive of two classes; None for the second.
+        by: The period of the calendar that dates among the domains are cut into; None for none.
     """
 
     image_size: int | None = None
     label: str = "label"
     domain: str | None = None
     positive: str | None = None
+    by: str | None = None
 
 
 class Description(NamedTuple):
@@ -64,20 +66,32 @@ class Description(NamedTuple):
     is_text: bool = False
 
 
-def describe(data: ExampleSet) -> Description:
-    """Describe a data set that has been read."""
+def describe(data: ExampleSet, by: str | None = None, tells: bool = False) -> Description:
+    """Describe a data set that has been read.
+
+    Args:
+        data: The data set.
+        by: As of `Reading`.
+        tells: Whether a task for each of many dates or numbers is told of.
+
+    Raises:
+        UserError: As for `periods`.
+    """
     inputs = data.train.inputs
     return Description(
         max(data.num_outputs, len(data.class_names or ())),
         data.has_classes,
         inputs.ndim == 4 and inputs.shape[-1] == 3,
-        0 if data.domains is None else len(np.unique(data.domains[0])),
+        0 if data.domains is None else domain_count(data.domains[0], by, tells),
         dtype_name(inputs) == "string",
     )
 
 
 def describe_named(
-    name: str, reading: Reading, data_dir: str | os.PathLike | None = None
+    name: str,
+    reading: Reading,
+    data_dir: str | os.PathLike | None = None,
+    tells: bool = False,
 ) -> Description:
     """Describe a data set by name, without reading images or running TensorFlow.
 
@@ -85,13 +99,14 @@ def describe_named(
         name: As for `read_named`.
         reading: How it is read.
         data_dir: TFDS's data folder.
+        tells: As for `describe`.
 
     Raises:
         UserError: As for `read_named`.
     """
     scheme, _, rest = name.partition(":")
     if scheme == "csv":
-        return describe(read_named(name, reading))
+        return describe(read_named(name, reading), reading.by, tells)
     if scheme in ("folder", "list"):
         return Description(len(list_members(scheme, Path(rest).expanduser()).names), is_colour=True)
     from nccl_tf.streams.sources.tfds import builder_of
