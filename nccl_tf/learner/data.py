@@ -1,7 +1,7 @@
 """What a verb of a learner received, in one form: what came is asked once, at the door."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import keras
@@ -306,8 +306,11 @@ class FitData:
         """A first batch, eager; None where none can be had without losing it.
 
         Args:
-            needed: Whether a memory waits for shapes, for which a dataset is read.
+            needed: Whether a memory waits for shapes, for which a dataset is read, and a generator
+                goes on with the batch that was taken.
         """
+        if self.form == BATCHES:
+            return self._first_of_generator() if needed else None
         if self.form == DATASET:
             return next(iter(self.x), None) if needed else None
         if self.y is None:
@@ -315,6 +318,20 @@ class FitData:
         if not all(getattr(part, "shape", None) for part in tf.nest.flatten(self.columns)):
             return None
         return tf.nest.map_structure(lambda part: tf.convert_to_tensor(part[:FIRST]), self.columns)
+
+    def _first_of_generator(self) -> Any:
+        batches = self.x
+        if not isinstance(batches, Iterator):
+            return None
+        first = next(batches, None)
+
+        def again() -> Iterator[Any]:
+            if first is not None:
+                yield first
+            yield from batches
+
+        self.x = again()  # Keras takes generators alone
+        return first
 
     def few(self, first: Any) -> Any:
         """Inputs of a few examples, of a `first` batch or of the batches of a task, or None."""

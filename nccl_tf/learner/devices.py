@@ -568,12 +568,7 @@ class ReplicaLoop:
         return tf.function(one_step, reduce_retracing=True, autograph=False)
 
     def _run(self, model: Any, step: Callable[[Any], Any], data: Any) -> Any:
-        """A step of all replicas, which replay where the memory has examples; the first one's logs.
-
-        Raises:
-            UserError: The memory waits for shapes that no first batch has told, such as of data
-                from a generator, which has given none before the replicas' steps are traced.
-        """
+        """A step of all replicas, which replay where the memory has examples; their first logs."""
 
         def run(replays: bool) -> Any:
             self._devices.replays = replays
@@ -584,14 +579,8 @@ class ReplicaLoop:
 
         if model.memory is None:
             return run(False)
-        memory = model.memory
-        if not memory.is_allocated:
-            raise UserError(
-                f"received a generator for a {type(memory).__name__} that was built without "
-                "shapes, under a tf.distribute strategy: pass arrays or a tf.data.Dataset, or name "
-                "example_shape and example_dtype of the memory"
-            )
-        return tf.cond(memory.readable_count() > 0, lambda: run(True), lambda: run(False))
+        filled = model.memory.readable_count() > 0
+        return tf.cond(filled, lambda: run(True), lambda: run(False))
 
 
 def _tensors(data: Any) -> list[tf.Tensor]:
