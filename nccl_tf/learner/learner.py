@@ -1369,9 +1369,10 @@ class Learner(Core):
         """A plain Keras model whose outputs are those of `predict`, to be exported and served.
 
         It is a copy of the network, with the averaged weights where `predict` takes them, and a
-        mask of constants: the classes seen so far, or those of each example's task. What the
-        learner learns later does not change it. Without `nccl_tf`, Keras loads it from a .keras
-        file unless the network has layers of this package; an export needs neither.
+        mask of constants: the classes seen so far, or those of each example's task. A language
+        model that generates stays one. What the learner learns later does not change it. Without
+        `nccl_tf`, Keras loads it from a .keras file unless the network has layers of this package;
+        an export needs neither.
 
         Returns:
             A model from the network's inputs to logits [n, classes], -1e9 where masked (0 of
@@ -1397,6 +1398,8 @@ class Learner(Core):
             network = serving.copy_network(self.network)
         if prepares(network):
             return self._serving_task(network)
+        if hasattr(network, "generate") and self._serves_the_network():
+            return network
         inputs, received, task = serving.inputs_of(network, self.heads is not None)
         outputs = self.serving_outputs(network, inputs, task)
         return keras.Model(received, outputs, name=f"{network.name}_serving")
@@ -1412,7 +1415,7 @@ class Learner(Core):
                 hidden and the last layer has no bias.
         """
         advice = "set network.preprocessor = None, and prepare the data yourself"
-        if self.heads is not None or type(self).serving_outputs is not Learner.serving_outputs:
+        if not self._serves_outputs():
             raise UserError(
                 f"received a {type(self).__name__} around a network with a preprocessor, whose "
                 f"outputs are not those of one head: {advice}"
@@ -1428,6 +1431,14 @@ class Learner(Core):
             )
         head.bias.assign(np.where(seen, head.bias.numpy(), MASKED_LOGIT))
         return network
+
+    def _serves_outputs(self) -> bool:
+        """Whether a single head answers with the network's own outputs, but for a mask."""
+        return self.heads is None and type(self).serving_outputs is Learner.serving_outputs
+
+    def _serves_the_network(self) -> bool:
+        """Whether no mask is between the network's outputs and what is served."""
+        return self._serves_outputs() and self.example_loss.masked_value is None
 
     def serving_weights(self) -> Any:
         """A context in which the network holds the weights that `predict` takes.

@@ -63,6 +63,31 @@ def cross_entropy():
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
+@pytest.mark.seconds(30)
+def test_a_language_model_without_preprocessor_generates_where_it_is_served(tmp_path):
+    network = gpt2()
+    learner = nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20), memory_batch_size=4)
+    learner.compile(keras.optimizers.SGD(0.1), cross_entropy())
+    x = {
+        "token_ids": np.arange(64).reshape(8, 8) % 16,
+        "padding_mask": np.ones((8, 8), "int32"),
+    }
+    learner.fit(x, x["token_ids"], verbose=0)
+    learner.save(tmp_path / "learner.keras")
+    prompt = {"token_ids": x["token_ids"][:1], "padding_mask": np.array([[1, 1, 1, 0, 0, 0, 0, 0]])}
+    expected = network.generate(prompt, stop_token_ids=None)["token_ids"]
+    for served in (
+        learner.serving_model(),
+        nccl_tf.load_model(tmp_path / "learner.keras").serving_model(),
+    ):
+        found = served.generate(prompt, stop_token_ids=None)["token_ids"]
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found[:, :3], x["token_ids"][:1, :3])
+        np.testing.assert_allclose(
+            served.predict(x, verbose=0), learner.predict(x, verbose=0), atol=1e-6
+        )
+
+
 @pytest.mark.seconds(60)  # a model with its tokenizer is saved, loaded, served and generates
 def test_raw_texts_reach_the_memory_of_a_language_model_as_rows_of_tokens(tmp_path):
     task, plain = language_model(), language_model()
