@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.keras_private import layers_of
+from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.streams.arrays import LEAST_SHARE
 
 LOGGER = logging.getLogger("nccl_tf")
@@ -207,6 +208,40 @@ def positive_warning(
         f"{' and '.join(metrics)} judge{'s' * (len(metrics) == 1)} the class {judged!r} as the "
         f"positive one, the second of two names: give the stream positive={other!r} to judge that, "
         f"or positive={judged!r}"
+    )
+
+
+WEIGHTLESS = (
+    "the examples that were evaluated all weigh 0, so that the loss is a mean over none, NaN, by "
+    "which no callback finds a best epoch: give some of them a sample_weight above 0"
+)
+"""Of an evaluation."""
+
+
+def one_class_warning(heads: HeadMasks | None, outputs: int) -> str | None:
+    """That a softmax over one class is always 1, whose loss is 0 and moves no weight.
+
+    Args:
+        heads: Of the learner; None for a single head.
+        outputs: Of the network.
+
+    Returns:
+        None where each softmax is over several classes.
+    """
+    nothing = "its softmax is always 1, its loss 0, and nothing is learned"
+    if heads is None:
+        return (
+            f"the network has one output for one class: {nothing}; give it an output for each "
+            "class, or compile with BinaryCrossentropy(from_logits=True) for two classes"
+            if outputs == 1
+            else None
+        )
+    alone = [task for task, classes in enumerate(heads.classes) if len(classes) == 1]
+    if not alone or heads.mask != "own":
+        return None
+    return (
+        f"the head of task {alone[0]} has one class: {nothing} there, and its accuracy says "
+        "nothing; give each head two classes at least, or leave heads out"
     )
 
 

@@ -434,6 +434,8 @@ class Learner(Core):
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
         waits = self._memory_waits
+        if self.example_loss.is_softmax:
+            self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
         first = data.first(needed=waits)
         few = data.few(first)
         if few is not None:
@@ -679,6 +681,9 @@ class Learner(Core):
         if isinstance(logs, (list, dict)) and not logs:
             raise no_examples(x)
         self._refuse_wrong_labels(self._base.wrong_at_test)
+        loss = logs["loss"] if isinstance(logs, dict) else np.ravel(logs)[0]
+        if math.isnan(loss) and not float(loss_mean(self).count.numpy()):
+            self.warn_once("weightless", hints.WEIGHTLESS)
         self.warn_once("nan", self.nan_count.warning())
         if validates:
             # What steps alone measure has a place too: loggers derive the names of validation from
@@ -916,6 +921,7 @@ class Learner(Core):
                 "received inputs without labels: expected inputs and labels, or a task of a stream"
             )
         if not self.example_loss.has_classes:
+            metric = '"binary_accuracy"' if self.example_loss.is_binary else "one of the targets"
             raise UserError(
                 f"received {self.example_loss.name}, which has not one class for each example, for "
                 f"an accuracy: take evaluate, and learn, with another metric, {metric}"

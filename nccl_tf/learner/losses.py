@@ -52,6 +52,10 @@ class ExampleLoss:
         is_default: Whether it is softmax cross-entropy on logits with class numbers.
         has_classes: Whether an example's target is one class, a number or a one-hot row.
         is_binary: Whether each output is a class of its own, which an example has or has not.
+        is_one_unit: Whether there is one such output, which says class 1 of two: the targets 0 and
+            1 are the numbers of classes, and one between them is of the nearer.
+        is_softmax: Whether it is Keras's cross-entropy of a softmax over the classes of an example.
+        masks_stream: Whether the stream's loss can leave out classes.
         takes_class_numbers: Whether a target is the number of a class.
         checks_labels: Whether a target has to be one of the learner's classes.
         checks_places: Whether the target at each place has to be.
@@ -104,6 +108,8 @@ class ExampleLoss:
         # A smoothed label gives every class a share, also those that a mask would hide.
         masks = self.has_classes and not (smooths or self.is_one_unit)
         self.masked_value = (MASKED_LOGIT if logits else 0.0) if masks else None
+        self.is_softmax = self.has_classes and not (self._is_own or self.is_one_unit)
+        self.masks_stream = (masks and logits) or (self.is_one_unit and not smooths)
         self.takes_class_numbers = self.has_classes and self._is_sparse
         self._at_places, self._smooths = at_places, smooths
         self.place_axes = rank - 2

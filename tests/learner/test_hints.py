@@ -267,3 +267,53 @@ def test_a_class_that_a_reservoir_hardly_keeps_is_named_with_its_slots(outputs, 
 def test_nothing_is_said_of_a_class_that_the_memory_keeps(memory, positive, caplog):
     rare_learner(memory).fit(*two_classes(positive), batch_size=100, verbose=0)
     assert not caplog.messages
+
+
+def test_a_softmax_over_one_class_is_told_of_once(caplog):
+    """Its loss is 0 and moves no weight."""
+    x = images(255)
+    heads = nccl_tf.Finetune(tiny_network(), heads=[[0], [1, 2, 3]])
+    heads.compile(keras.optimizers.SGD(0.1))
+    before = heads.network.get_weights()
+    for _ in range(2):
+        heads.fit(x, np.zeros(12, int), verbose=0, task_id=0)
+    for weight, value in zip(heads.network.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    (said,) = [message for message in caplog.messages if "one class" in message]
+    assert "head of task 0" in said
+    compiled(tiny_network(1)).fit(x, np.zeros(12, int), verbose=0)
+    assert "one output for one class" in caplog.messages[-1]
+    caplog.clear()
+    for quiet in (
+        nccl_tf.Finetune(tiny_network(), heads=[[0, 1], [2, 3]]),
+        nccl_tf.Finetune(tiny_network(), heads=[[0], [1, 2, 3]], mask="union"),
+    ):
+        quiet.compile(keras.optimizers.SGD(0.1))
+        quiet.fit(x, np.zeros(12, int), verbose=0, task_id=0)
+    unit = nccl_tf.Finetune(tiny_network(1))
+    unit.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
+    unit.fit(x, np.arange(12) % 2, verbose=0)
+    assert not [message for message in caplog.messages if "one class" in message]
+
+
+def test_an_evaluation_of_no_weight_is_told_of_once(caplog):
+    learner = compiled(tiny_network())
+    x = images(255)
+    validation = x, LABELS, np.zeros(12, "float32")
+    logs = learner.fit(x, LABELS, validation_data=validation, epochs=2, verbose=0).history
+    assert np.isnan(logs["val_loss"]).all()
+    assert len([message for message in caplog.messages if "all weigh 0" in message]) == 1
+    caplog.clear()
+    x[0] = 0
+    again = compiled(tiny_network(input_dtype="float32"))
+    nan = np.full((12, *IMAGE_SHAPE), np.nan, "float32")
+    assert np.isnan(again.evaluate(nan, LABELS, verbose=0))
+    assert not [message for message in caplog.messages if "all weigh 0" in message]
+
+
+def test_an_accuracy_of_tags_names_their_metric():
+    learner = nccl_tf.Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
+    tags = np.ones((12, 4), "float32")
+    with pytest.raises(nccl_tf.UserError, match='"binary_accuracy"'):
+        learner.accuracy(images(255), tags)
