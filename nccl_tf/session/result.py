@@ -351,7 +351,8 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
     Args:
         results: Results of `learn` by the names that the legend shows, all in the same metric. A
             list of results, such as of several seeds, is drawn as their mean with a band, and bars,
-            of one population standard deviation.
+            of one population standard deviation. Bars begin at 0, but for values that lie so close
+            that they would look alike.
 
     Returns:
         A figure of matplotlib with two axes; `figure.savefig("results.png")` writes it.
@@ -397,7 +398,7 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
     with style():
         figure = new_figure((10.0, 4.0))
         over_time, at_end = figure.subplots(1, 2)
-        width = 0.8 / len(runs)
+        width, ends = 0.8 / len(runs), []
         for place, (name, members) in enumerate(runs.items()):
             look = numbered_style(place)
             values = np.stack([quantity.drawn(result.matrix) for result in members])
@@ -406,6 +407,7 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
             known = np.isfinite(so_far).all(0)  # Of joint training the last one alone.
             (mean, std, _), end = spread(so_far[:, known]), spread(values[:, -1])
             over_time.plot(after[known], mean, label=name, markersize=4, **look)
+            ends += [end.mean - end.std, end.mean + end.std]
             bars = at_end.bar(
                 after + (place + 0.5) * width - 0.4, end.mean, width,
                 color=look["color"], label=name,
@@ -420,6 +422,8 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
                 )  # fmt: skip
         over_time.set(xlabel="tasks trained", ylabel=quantity.label, title="Mean over tasks so far")
         at_end.set(xlabel="task", ylabel=quantity.label, title="At the end of the stream")
+        if (bottom := _bottom_of_bars(np.concatenate(ends))) > 0:
+            at_end.set_ylim(bottom=bottom)
         for axes in (over_time, at_end):
             set_task_ticks(axes.xaxis, count, first=1)
             axes.grid(axis="y", color="0.9")
@@ -429,6 +433,21 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
             ncols=min(len(results), 4),
         )  # fmt: skip
     return figure
+
+
+def _bottom_of_bars(values: np.ndarray) -> float:
+    """Where bars begin: at 0, unless their ends then differ by less than a tenth of their height.
+
+    Args:
+        values: The ends of bars, with those of their deviations.
+    """
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return 0.0
+    low, high = values.min(), values.max()
+    if low <= 0 or high - low > 0.1 * high:
+        return 0.0
+    return max(0.0, float(low - max(high - low, 0.01 * high)))
 
 
 def _runs_of(name: str, given: Any) -> list[LearnResult]:

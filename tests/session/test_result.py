@@ -116,6 +116,24 @@ def test_seeds_of_a_name_are_drawn_as_their_mean_and_a_band(result):
         plot_results({"ER": [result, 0.9]})
 
 
+@pytest.mark.parametrize(
+    ("ends", "bottom"),
+    [
+        ([0.98, 0.99], 97),  # as far below as they differ
+        ([0.98, 0.98], 97.02),  # a hundredth, where they do not
+        ([0.5, 0.9], 0),
+        ([0.0, 0.01], 0),
+    ],
+)
+def test_bars_of_values_that_lie_close_begin_below_them(ends, bottom):
+    results = {
+        name: LearnResult(np.full((1, 1), value), np.zeros(1))
+        for name, value in zip(("a", "b"), ends, strict=True)
+    }
+    _, at_end = plot_results(results).axes
+    assert at_end.get_ylim()[0] == pytest.approx(bottom)
+
+
 def test_what_is_no_result_is_not_drawn(result):
     for received in ({}, [result], None):
         with pytest.raises(UserError, match="expected a dictionary of results"):

@@ -24,8 +24,11 @@ _DRAWN = 6
 training."""
 _MOST_LINES, _MOST_ROWS = 100, 40
 """Settings of a view that the curves, and the matrix, have; more take long to draw."""
+_MOST_ENTRIES = 20
+"""Settings that have an entry each in the legend of the points; of more a method has one."""
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot")
+_FILLS = ("", "-open", "-dot", "-open-dot")
 _LETTERS = 30
 """In a line of a name: longer ones have several."""
 _LINE, _ROW = 13, 22
@@ -40,6 +43,7 @@ class _Look(NamedTuple):
     name: str
     color: str
     symbol: str
+    fill: str
     dash: str
     visible: bool | str
 
@@ -74,7 +78,7 @@ def charts(groups: Sequence[Group], numbers: Mapping[str, int]) -> dict[str, Cha
 
 
 def _looks(groups: Sequence[Group], numbers: Mapping[str, int]) -> list[tuple[Group, _Look]]:
-    """A method has its colour and symbol, and its settings differ in their dashes."""
+    """A method has its colour and symbol, and its settings differ in their dashes and fills."""
     best = best_of_methods(groups)
     drawn = [group for group in best if not (group.joint or group.cumulative)][:_DRAWN]
     drawn += [group for group in best if group.joint][:1]
@@ -83,13 +87,14 @@ def _looks(groups: Sequence[Group], numbers: Mapping[str, int]) -> list[tuple[Gr
     looks = []
     for group in groups:
         number = numbers[group.method]
-        dash = _DASHES[places[group.method] % len(_DASHES)]
+        dash, fill = (each[places[group.method] % len(each)] for each in (_DASHES, _FILLS))
         places[group.method] += 1
         # Those of one colour have other symbols.
         color = COLORS[number % len(COLORS)]
         symbol = _SYMBOLS[(number + number // len(COLORS)) % len(_SYMBOLS)]
         visible = True if group in drawn else "legendonly"
-        looks.append((group, _Look(_in_lines(group.label), color, symbol, dash, visible)))
+        look = _Look(_in_lines(group.label), color, symbol, fill, dash, visible)
+        looks.append((group, look))
     return looks
 
 
@@ -163,25 +168,29 @@ def _rounded(values: Any) -> Any:
 
 
 def _points(looks: Sequence[tuple[Group, _Look]]) -> Chart:
-    """A point for each group that has a forgetting; a method has an entry of the legend."""
-    by_method: dict[str, list[tuple[Group, _Look]]] = {}
+    """A point for each group that has a forgetting.
+
+    Each has an entry of the legend; where there are many, a method has one for all of its own.
+    """
+    few = len(looks) <= _MOST_ENTRIES
+    entries: dict[str, list[tuple[Group, _Look]]] = {}
     for group, look in looks:
         if not np.isnan(spread_of(group.records, "forgetting").mean):
-            by_method.setdefault(group.method, []).append((group, look))
+            entries.setdefault(group.label if few else group.method, []).append((group, look))
     bar = {"type": "data", "thickness": 1, "width": 3, "color": "#999999"}
     traces = []
-    for method, members in by_method.items():
+    for name, members in entries.items():
         accuracy, forgetting = (
-            _rounded([spread_of(group.records, name)[:2] for group, _ in members]).T
-            for name in ("average_accuracy", "forgetting")
+            _rounded([spread_of(group.records, number)[:2] for group, _ in members]).T
+            for number in ("average_accuracy", "forgetting")
         )
         _, look = members[0]
         traces.append({
-            "type": "scatter", "mode": "markers", "name": _in_lines(method), "showlegend": True,
+            "type": "scatter", "mode": "markers", "name": _in_lines(name), "showlegend": True,
             "x": forgetting[0], "error_x": bar | {"array": forgetting[1]},
             "y": 100 * accuracy[0], "error_y": bar | {"array": 100 * accuracy[1]},
             "text": [look.name for _, look in members],
-            "marker": {"color": look.color, "size": 9, "symbol": look.symbol},
+            "marker": {"color": look.color, "size": 9, "symbol": look.symbol + look.fill * few},
             "hovertemplate": "%{text}<br>accuracy %{y:.1f} %, forgetting %{x:.3f}<extra></extra>",
         })  # fmt: skip
     layout = {

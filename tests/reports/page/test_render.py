@@ -61,7 +61,8 @@ def test_the_charts_of_a_view(largest):
     assert lines[0]["name"] == "Multi-task"
     assert {"NCCL + Ring", "ER-Ring"} <= {line["name"].partition(",")[0] for line in lines}
     names = [trace["name"] for trace in largest["points"]["data"]]
-    assert set(names) == {"NCCL + Ring", "ER-Ring"}
+    assert {name.partition(",")[0] for name in names} == {"NCCL + Ring", "ER-Ring"}
+    assert len(set(names)) == len(names)
     (heatmap,) = largest["matrix"]["data"]
     (slider,) = largest["matrix"]["layout"]["sliders"]
     assert len(slider["steps"]) == heatmap["z"].shape[1] == 3
@@ -101,6 +102,22 @@ def test_no_two_methods_look_alike_and_each_looks_the_same_in_every_view():
     assert small.items() <= large.items()
     # In small, a hexagon is a circle.
     assert not {"circle", "hexagon"} <= {symbol for _, symbol in large.values()}
+
+
+@pytest.mark.parametrize("count", [2, 25])
+def test_settings_of_a_method_differ_among_the_points_where_they_are_few(count):
+    values = [[0.5, np.nan], [0.5, 0.5]]
+    made = [
+        sample.record(values, method="nccl_ring", smoothness=1 + number / 10)
+        for number in range(count)
+    ]
+    points = of_groups(made)["points"]["data"]
+    if count == 2:
+        assert len({trace["name"] for trace in points}) == 2
+        assert [trace["marker"]["symbol"] for trace in points] == ["circle", "circle-open"]
+    else:
+        (trace,) = points
+        assert (trace["name"], len(trace["x"])) == ("NCCL + Ring", 25)
 
 
 def test_long_names_are_whole_in_rows_of_their_height():
