@@ -2,7 +2,7 @@
 
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +100,42 @@ def name_classes(parts: Sequence[tuple[Sequence[str], Iterable[str]]]) -> tuple[
     if any(list(other) != order for other, _ in parts):
         order = sorted(present)
     return tuple(str(name) for name in order if name in present)  # of NumPy too
+
+
+MISSING = frozenset(("", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
+"""What stands for a missing value, in small letters; a label or a text may be called so."""
+BOOLEANS = frozenset(("true", "false"))
+"""What stands for a boolean, in small letters, as pandas reads it: True, TRUE and true are one."""
+
+
+def are_booleans(texts: Iterable[str]) -> bool:
+    """Whether all texts that do not stand for a missing value are True or False."""
+    found = {text.strip().lower() for text in texts} - MISSING
+    return bool(found) and found <= BOOLEANS
+
+
+def in_one_form(texts: Iterable[str]) -> dict[str, str]:
+    """Of each text its name: of booleans True or False, so that TRUE and true are one class."""
+    different = set(texts)
+    if not are_booleans(different):
+        return {text: text for text in different}
+    forms = {text: text.strip().capitalize() for text in different}
+    return {text: text if form.lower() in MISSING else form for text, form in forms.items()}
+
+
+def tell_of_missing(names: Iterable[str]) -> None:
+    """Say that classes are called as missing labels often are.
+
+    Args:
+        names: Of the classes.
+    """
+    found = sorted(name for name in names if name.strip().lower() in MISSING)
+    if found:
+        _LOGGER.warning(
+            "%s is the name of a class here, as often of a label that is missing: leave the "
+            "examples out that have no label",
+            " and ".join(map(repr, found)),
+        )
 
 
 def with_positive(names: Sequence[str] | None, positive: str) -> tuple[str, str]:
@@ -279,12 +315,15 @@ def set_from_arrays(
     check_same_form("training examples", first.form(), "test examples", second.form())
     names = None
     if first.labels.dtype == object:
+        parts = _with_names_in_one_form(parts, given)
+        first, second = parts["train"], parts.get("test", parts["train"].take(slice(0)))
         names = name_classes(
             [
                 (own_order(given[name][1], part.labels), np.unique(part.labels).tolist())
                 for name, part in parts.items()
             ]
         )
+        tell_of_missing(names)
     if domains is not None:
         values = _domains(domains[0], first)
         domains = values, values[:0] if test is None else _domains(domains[1], second)
@@ -299,6 +338,21 @@ def set_from_arrays(
     if images.has_classes:
         check_largest_class(images.num_outputs - 1, len(first.labels) + len(second.labels))
     return images
+
+
+def _with_names_in_one_form(
+    parts: Mapping[str, Examples], given: Mapping[str, Any]
+) -> dict[str, Examples]:
+    """Examples whose booleans as text have one form; categories of pandas stay as they are."""
+    if any(hasattr(getattr(pair[1], "dtype", None), "categories") for pair in given.values()):
+        return dict(parts)
+    forms = in_one_form(name for part in parts.values() for name in set(part.labels.tolist()))
+    return {
+        title: part._replace(
+            labels=np.array([forms[name] for name in part.labels.tolist()], object)
+        )
+        for title, part in parts.items()
+    }
 
 
 def largest_class(examples: int) -> int:

@@ -12,15 +12,11 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular
-from nccl_tf.streams.arrays import largest_class
+from nccl_tf.streams.arrays import MISSING, are_booleans, in_one_form, largest_class
 
 _MAX_BYTES = 2**32
-_MISSING = frozenset(("", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
-"""What stands for a missing value, in small letters; a label or a text may be called so."""
 _COMMAS = re.compile(r"[+-]?\d[\d.]*,[\d.,]*\d")
 _SEPARATORS = ",;\t"
-_BOOLEANS = {"true": 1.0, "false": 0.0}
-"""What stands for a boolean, in small letters, as pandas reads it: True, TRUE and true are one."""
 
 
 class Table(NamedTuple):
@@ -182,11 +178,8 @@ def _names(cells: Sequence[str]) -> np.ndarray:
 
 
 def _texts(cells: Sequence[str]) -> np.ndarray:
-    """Texts as they are; booleans in one form, so that True, TRUE and true are one name."""
-    if not _are_booleans(cells):
-        return np.array(cells, object)
-    forms = {cell: cell.strip().capitalize() for cell in cells if not _is_missing(cell)}
-    return np.array([forms.get(cell, cell) for cell in cells], object)
+    forms = in_one_form(cells)
+    return np.array([forms[cell] for cell in cells], object)
 
 
 def _whole(cells: Sequence[str]) -> list[int] | None:
@@ -209,7 +202,7 @@ def _numbers(table: Table, name: str, may_be_names: bool = False) -> np.ndarray 
         UserError: Cells that are no finite numbers are missing, have commas, or are few.
     """
     cells = table.columns[name]
-    read = _boolean if not may_be_names and _are_booleans(cells) else _number
+    read = _boolean if not may_be_names and are_booleans(cells) else _number
     numbers = np.array(list(map(read, cells)), np.float64)
     with np.errstate(over="ignore"):
         is_number = np.isfinite(numbers.astype(np.float32))
@@ -241,17 +234,11 @@ def _number(cell: str) -> float:
 
 def _boolean(cell: str) -> float:
     """1 for True and 0 for False, NaN for a missing one."""
-    return _BOOLEANS.get(cell.strip().lower(), np.nan)
-
-
-def _are_booleans(cells: Sequence[str]) -> bool:
-    """Whether all cells that are not missing are True or False."""
-    found = {cell.strip().lower() for cell in cells} - _MISSING
-    return bool(found) and found <= _BOOLEANS.keys()
+    return {"true": 1.0, "false": 0.0}.get(cell.strip().lower(), np.nan)
 
 
 def _is_missing(cell: str) -> bool:
-    return cell.strip().lower() in _MISSING
+    return cell.strip().lower() in MISSING
 
 
 def _check_not_empty(table: Table, name: str) -> None:

@@ -1,11 +1,12 @@
 """Images of a user, in folders of classes or in lists of files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.regular_files import open_regular
+from nccl_tf.streams.arrays import in_one_form
 from nccl_tf.streams.sources.image_files import SUFFIXES, checked_taken, list_visible
 
 TEST_NAMES = ("test", "val", "validation")
@@ -88,11 +89,21 @@ def _listed_members(path: Path) -> Members:
     files, left_out = files_of_parts(path, "txt")
     train, *others = map(_read_list, files)
     test = others[0] if others else {}
+    forms = in_one_form({*train, *test})
+    train, test = (_renamed(part, forms) for part in (train, test))
     names = sorted({*train, *test})
     # Numbers in their order: 10 comes after 9.
     if all(name.isdecimal() for name in names):
         names.sort(key=int)
     return Members(train, test, tuple(names), files, left_out)
+
+
+def _renamed(members: dict[str, list[Path]], names: Mapping[str, str]) -> dict[str, list[Path]]:
+    """The images of each class by its other name, which several may have."""
+    renamed: dict[str, list[Path]] = {}
+    for label, images in members.items():
+        renamed.setdefault(names[label], []).extend(images)
+    return renamed
 
 
 def _read_list(path: Path) -> dict[str, list[Path]]:

@@ -14,7 +14,14 @@ from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.machine import total_memory
 from nccl_tf.received import text_array
 from nccl_tf.regular_files import open_regular
-from nccl_tf.streams.arrays import Examples, ExampleSet, dtype_name, set_from_arrays
+from nccl_tf.streams.arrays import (
+    Examples,
+    ExampleSet,
+    dtype_name,
+    set_from_arrays,
+    tell_of_missing,
+)
+from nccl_tf.streams.domains import domain_count
 from nccl_tf.streams.sources.csv_files import (
     are_codes,
     domains_of,
@@ -283,6 +290,8 @@ def _read_files(scheme: str, path: Path, reading: Reading) -> ExampleSet:
     if members.left_out:
         _LOGGER.warning("%s", members.left_out)
     title, names = f"{scheme}:{path}", members.names
+    if scheme == "list":
+        tell_of_missing(names)
     train = _read_images(members.train, names, reading, title)
     test = _read_images(members.test, names, reading, title) if members.test else None
     return _example_set(train, test, names)

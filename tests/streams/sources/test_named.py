@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from nccl_tf.errors import UserError
-from nccl_tf.streams import load_stream
+from nccl_tf.streams import load_stream, stream_from_arrays
 from nccl_tf.streams.catalog import short_name
 from nccl_tf.streams.sources import named
 from nccl_tf.streams.sources.named import (
@@ -206,6 +206,37 @@ def test_lists_of_images(tmp_path):
     digests = [content_digest(f"list:{tmp_path}")]
     save(tmp_path / "images" / "a 0.png", 99)
     assert digests[0] != content_digest(f"list:{tmp_path}")
+
+
+def stream_of_names(form, folder, names):
+    """A stream of 12 examples with these names in turn, from one of three sources."""
+    labels = [names[i % len(names)] for i in range(12)]
+    if form == "list":
+        for i in range(12):
+            save(folder / f"{i}.png", i)
+        (folder / "all.txt").write_text("\n".join(f"{i}.png {n}" for i, n in enumerate(labels)))
+        return load_stream(f"list:{folder}/all.txt", num_tasks=1)
+    if form == "csv":
+        rows = [f"{i},{i % 5},{n}" for i, n in enumerate(labels)]
+        (folder / "all.csv").write_text("\n".join(["a,b,label", *rows]))
+        return load_stream(f"csv:{folder}/all.csv", num_tasks=1)
+    x, y = np.arange(24.0).reshape(12, 2), np.array(labels, object)
+    return stream_from_arrays((x[:9], y[:9]), (x[9:], y[9:]), num_tasks=1)
+
+
+@pytest.mark.parametrize("form", ["list", "csv", "arrays"])
+def test_names_have_one_rule_in_every_source(form, tmp_path, caplog):
+    """True, TRUE and true are one class, and what often is a missing label is told of once."""
+    stream = stream_of_names(form, tmp_path, ["True", "FALSE", "true", "TRUE"])
+    assert stream.class_names == ("False", "True")
+    task = stream[0]
+    count = task.num_train + len(task.test.labels)
+    assert (count, int(task.train.labels.sum() + task.test.labels.sum())) == (12, 9)
+    assert not caplog.messages
+    stream = stream_of_names(form, tmp_path, ["NA", "ant", "None"])
+    assert set(stream.class_names) == {"NA", "None", "ant"}
+    (said,) = caplog.messages
+    assert "'NA' and 'None'" in said
 
 
 @pytest.mark.parametrize(
