@@ -271,13 +271,18 @@ def takes_logits(metric: Any) -> bool | None:
 # ---- graphs of TensorFlow ----------------------------------------------------------------------
 
 
-def without_tracing_warning(function: Any) -> Any:
-    """A `tf.function` that may be traced often.
+def graph(function: Callable[..., Any], **arguments: Any) -> Any:
+    """A graph of a function, such as a method of a learner.
 
     TensorFlow counts the graphs of all objects of a class as one function's, and warns of them.
+
+    Args:
+        function: Of tensors.
+        **arguments: Of `tf.function`.
     """
-    function._omit_frequent_tracing_warning = True
-    return function
+    made = tf.function(function, autograph=False, **arguments)
+    made._omit_frequent_tracing_warning = True
+    return made
 
 
 def function_in(graph: tf.Graph, name: str) -> Any:

@@ -190,7 +190,7 @@ def test_what_a_metric_says_of_itself():
 
 
 def test_graphs_go_with_their_owner():
-    quiet = private.without_tracing_warning(tf.function(lambda: 1))
+    quiet = private.graph(lambda: 1)
     assert quiet._omit_frequent_tracing_warning is True
     assert "_omit_frequent_tracing_warning" in vars(tf.function(lambda: 2)), (
         "TensorFlow does not look at _omit_frequent_tracing_warning: look for reduce_retracing"

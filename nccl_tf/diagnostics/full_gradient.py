@@ -10,6 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.learner import Learner
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
@@ -117,7 +118,7 @@ class FullGradient:
 
 
 def _graph(function: Callable[..., Any], *signature: Any) -> Any:
-    return tf.function(function, input_signature=signature, autograph=False)
+    return graph(function, input_signature=signature)
 
 
 def _chunks(

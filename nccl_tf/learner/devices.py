@@ -21,7 +21,7 @@ import tensorflow as tf
 from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.keras_private import epoch_of_backup, layers_of, own_others
+from nccl_tf.keras_private import epoch_of_backup, graph, layers_of, own_others
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
 from nccl_tf.variables import assigned_by, pack_bytes, unpack_bytes
@@ -502,7 +502,7 @@ class ReplicaLoop:
         model.stop_training = False
         if self._steps is None:
             run = functools.partial(self._run_steps, model)
-            self._steps = tf.function(run, reduce_retracing=True, autograph=False)
+            self._steps = graph(run, reduce_retracing=True)
         called.on_train_begin()
         logs: dict[str, Any] = {}
         for epoch in range(epoch_of_backup(model) or 0, epochs):  # of a backup
@@ -565,7 +565,7 @@ class ReplicaLoop:
 
         if model.run_eagerly:
             return one_step
-        return tf.function(one_step, reduce_retracing=True, autograph=False)
+        return graph(one_step, reduce_retracing=True)
 
     def _run(self, model: Any, step: Callable[[Any], Any], data: Any) -> Any:
         """A step of all replicas, which replay where the memory has examples; their first logs."""

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from nccl_tf import keras_private, xla
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.turns import Turns
 from nccl_tf.networks.inspection import has_convolutions
@@ -430,12 +431,6 @@ def _sees_batches(callback: Any) -> bool:
 
 
 # ---- graphs --------------------------------------------------------------------------------------
-
-
-def graph(function: Callable[..., Any], **arguments: Any) -> Any:
-    """A graph of a function, which many learners may have."""
-    made = tf.function(function, autograph=False, **arguments)
-    return keras_private.without_tracing_warning(made)
 
 
 def _after_data(functions: StepFunctions) -> Callable[[Any], Any]:

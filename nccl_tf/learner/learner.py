@@ -24,6 +24,7 @@ from nccl_tf.keras_private import (
     epoch_of_backup,
     forget_epoch_of_backup,
     function_of_steps,
+    graph,
     is_validation,
     loss_mean,
 )
@@ -39,7 +40,7 @@ from nccl_tf.learner import (
 from nccl_tf.learner.columns import LOGITS, with_place_weights
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, HostFacts, agreed_names
-from nccl_tf.learner.execution import StepFunctions, graph, most_steps
+from nccl_tf.learner.execution import StepFunctions, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean

@@ -10,6 +10,7 @@ from nccl_tf.arguments import hyperparameters as hp
 from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import Gradients, sum_of_products
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.columns import dtype_of, shape_of
@@ -122,7 +123,7 @@ class SampledPenaltyLearner(PenaltyLearner):
 
     def make_graphs(self) -> None:
         super().make_graphs()
-        self._measure = tf.function(self._mean_importances, autograph=False)
+        self._measure = graph(self._mean_importances)
 
     def example_importances(self, example: Batch) -> list[tf.Tensor]:
         """The term of one example in the mean importance: a tensor per trainable variable."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, rows_with_nan
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.data import FitData
 from nccl_tf.learner.options.option import Option
 from nccl_tf.received import ARRAYS, BATCHES, SEQUENCE
@@ -42,7 +43,7 @@ def pass_task(
         as_batch: `Learner.as_batch`.
     """
     for option in asking(options, when):
-        sums_of = tf.function(
+        sums_of = graph(
             lambda batch, option=option: option.task_sums(batch, when), reduce_retracing=True
         )
         totals: Any = None

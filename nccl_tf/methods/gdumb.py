@@ -12,6 +12,7 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import loss_scale
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Logits, Step
@@ -120,7 +121,7 @@ class GDumb(Learner):
     def make_graphs(self) -> None:
         super().make_graphs()
         # An older graph would keep using the older variables.
-        self._train_pass = tf.function(self._one_pass, autograph=False)
+        self._train_pass = graph(self._one_pass)
         shapes = [value.shape for value in self._fresh_optimizer]
         if self._fresh_optimizer and shapes != [v.shape for v in self.optimizer.variables]:
             fresh = type(self.optimizer).from_config(self.optimizer.get_config())

@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, split_inputs, take_rows
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import graph
 from nccl_tf.learner import serving
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.heads import MASKED_LOGIT, at_least_float32, select_logits
@@ -96,7 +97,7 @@ class ICaRL(ReplayLearner):
 
     def make_graphs(self) -> None:
         super().make_graphs()
-        self._unit_features = tf.function(self._unit_features_of, autograph=False)
+        self._unit_features = graph(self._unit_features_of)
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), self.pool]

@@ -10,6 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, concat_batches
 from nccl_tf.gradients import lerp
+from nccl_tf.keras_private import graph
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.gradients import Stateless, sgd_update
 from nccl_tf.learner.replay import ReplayLearner
@@ -125,10 +126,8 @@ class MCSGD(ReplayLearner):
 
     def make_graphs(self) -> None:
         super().make_graphs()
-        self._descend = tf.function(self._take_descent, reduce_retracing=True, autograph=False)
-        self._renew_statistics = tf.function(
-            self._pass_for_statistics, reduce_retracing=True, autograph=False
-        )
+        self._descend = graph(self._take_descent, reduce_retracing=True)
+        self._renew_statistics = graph(self._pass_for_statistics, reduce_retracing=True)
 
     def update(self, batch: Batch) -> Step:
         return self.learn_and_apply(self.learn, batch)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError, checked_name
-from nccl_tf.keras_private import direction
+from nccl_tf.keras_private import direction, graph
 from nccl_tf.learner.checks import check_ids, check_numbers
 from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.preprocessor import prepared
@@ -45,6 +45,7 @@ class TaskMetric:
 
     def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
         self._model = model
+        self._update = graph(self._updated, reduce_retracing=True)
         self.metric = model.example_loss.metric(metric, model.num_classes)
         self.name = str(self.metric.name)
         self.higher_is_better = _higher_is_better(self.metric, mode)
@@ -91,8 +92,7 @@ class TaskMetric:
     def _batches(self, task: Any) -> tf.data.Dataset:
         return prepared(self._model.network, task.test_batches())[0]
 
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _update(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
+    def _updated(self, inputs: Any, targets: tf.Tensor, weights: tf.Tensor) -> None:
         loss = self._model.example_loss
         batch = self._model.as_batch((inputs, targets, weights))
         outputs = outputs_at_test(self._model, inputs)
