@@ -148,13 +148,12 @@ def far_targets_warning(targets: np.ndarray) -> str | None:
     )
 
 
-def rare_class_warning(labels: np.ndarray, capacity: int, outputs: int) -> str | None:
+def rare_class_warning(labels: np.ndarray, capacity: int) -> str | None:
     """That a class is so rare that a uniform sample of the stream hardly has any of it.
 
     Args:
         labels: Class numbers of the examples, int [n].
         capacity: Slots of the sample.
-        outputs: Of the network.
 
     Returns:
         None where none is.
@@ -162,16 +161,13 @@ def rare_class_warning(labels: np.ndarray, capacity: int, outputs: int) -> str |
     if labels.ndim != 1 or len(labels) <= capacity:
         return None
     classes, counts = np.unique(labels, return_counts=True)
-    if outputs == 1 and len(classes) != 2:
-        return None
     share = counts.min() / len(labels)
     slots = share * capacity
     if share >= RARE / len(classes) or slots >= FEW_SLOTS:
         return None
-    two = " and a network with an output for each class" if outputs == 1 else ""
     return (
         f"class {int(classes[counts.argmin()])} is {share:.1%} of the examples, so that about "
-        f"{slots:.0f} of the reservoir's {capacity} slots hold it: take a BalancedMemory{two}, "
+        f"{slots:.0f} of the reservoir's {capacity} slots hold it: take a BalancedMemory, "
         "which keeps as many of each class"
     )
 

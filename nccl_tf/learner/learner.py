@@ -263,11 +263,11 @@ class Learner(Core):
         keeps_outputs = any(LOGITS in columns for columns in kept)
         if keeps_outputs and labels.dtype.kind == "f" and not has_classes:
             self.warn_once("far_targets", hints.far_targets_warning(labels))
-        if labels.dtype.kind not in "iu" or not (has_classes or self.num_classes == 1):
+        if labels.dtype.kind not in "iu" or not has_classes:
             return
         for memory in self.memories():
             if isinstance(memory, ReservoirMemory):
-                hint = hints.rare_class_warning(labels, memory.capacity, self.num_classes)
+                hint = hints.rare_class_warning(labels, memory.capacity)
                 self.warn_once("rare_class", hint)
 
     def _hint_of_optimizer(self) -> None:

@@ -253,7 +253,6 @@ def test_a_class_that_a_reservoir_hardly_keeps_is_named_with_its_slots(outputs, 
     learner.fit(*two_classes(12), batch_size=100, verbose=0)
     (said,) = caplog.messages
     assert "class 1 is 3.0% " in said and "about 6 of the reservoir's 200 " in said
-    assert ("output for each class" in said) == (outputs == 1)
 
 
 @pytest.mark.parametrize(
