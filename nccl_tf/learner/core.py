@@ -75,6 +75,7 @@ class _Base:
         is_made: Whether the constructor has ended, of the whole class.
         head: Name of the layer that makes the logits; None where the network shows it.
         growing: What grows with the head.
+        of_steps: The method's variables that a skipped step puts back.
         built_classes: Logits when the learner was made.
         made_with: The ids of the variables that were trained then.
         wrong_label: What graphs note of labels, weights, task ids and token ids in training.
@@ -95,6 +96,7 @@ class _Base:
     is_made: bool = False
     head: str | None = None
     growing: Any = None
+    of_steps: list[keras.Variable] = field(default_factory=list)
     built_classes: int = 0
     made_with: list[int] = field(default_factory=list)
     wrong_label: Any = None
@@ -467,7 +469,7 @@ class Core(keras.Model):
             The applied step.
         """
         written = self.devices.written(self.outputs, batches[0], self.run_eagerly)
-        before = [(v, tf.identity(v.value)) for v in written]
+        before = [(v, tf.identity(v.value)) for v in (*written, *self._base.of_steps)]
         step = learn(*batches)
         loss = self._nan_of_inputs(batches[0], step.loss)
         accepted = self._accepts(loss, checks.gradient_size(step.gradients))
@@ -859,22 +861,28 @@ class Core(keras.Model):
         dtype: str,
         value: float = 0,
         grown: keras.Variable | None = None,
+        of_steps: bool = False,
     ) -> keras.Variable:
         """A variable of the method's own, saved with the learner; no step of an optimizer moves it.
 
         Args:
             name: Its name.
             shape: Its shape; or, of a variable that grows with the head, a variable of the network
-                whose shape it has, or a function that returns the shape of now.
+                whose shape it has, such as `network.layers[0].kernel`, or a function that returns
+                the shape of now.
             dtype: Its dtype, whatever the policy.
             value: Every entry at first, and new entries of a variable that grows.
             grown: A variable of the network that new entries are copied from instead.
+            of_steps: Whether a step that is skipped puts it back. So `combine`, `learn` or `replay`
+                may assign it, which run before it is known whether a step is applied.
         """
         variable = self.add_weight(
             name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),
         )  # fmt: skip
         self._base.growing.add(variable, shape, value if grown is None else grown)
+        if of_steps:
+            self._base.of_steps.append(variable)
         return variable
 
     def add_option(self, option: Option) -> None:

@@ -7,7 +7,7 @@ Devices are cut before TensorFlow's first operation, so this needs a process of 
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -185,9 +185,33 @@ class OfGradients(nccl_tf.ExperienceReplay):
         return step._replace(gradients=[tf.sign(g) * tf.abs(g) ** 0.5 for g in step.gradients])
 
 
+@keras.saving.register_keras_serializable(package="tests_two")
+class OfState(nccl_tf.TwoGradientLearner):
+    """Averages memory gradients, in variables that `combine` writes."""
+
+    log_names = ("loss", "memory_loss")
+    cumulative = ()
+    cannot: ClassVar[dict[str, str]] = {"refreezing": "keeps state for each trainable weight"}
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.averages = [
+            self.state(f"average_{i}", weight, weight.dtype, of_steps=True)
+            for i, weight in enumerate(self.trainable_variables)
+        ]
+
+    def combine(self, pair):
+        found = []
+        for average, f, g in zip(self.averages, pair.memory, pair.stream, strict=True):
+            value = 0.9 * average.value + 0.1 * f
+            average.assign(value)
+            found.append(g + value)
+        return found, {}
+
+
 OWN = {
     kind.__name__: kind
-    for kind in (OfStream, OfMemory, OfAll, OfPlain, OfRule, OfUnion, OfGradients)
+    for kind in (OfStream, OfMemory, OfAll, OfPlain, OfRule, OfUnion, OfGradients, OfState)
 }
 
 
