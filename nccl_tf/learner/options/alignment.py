@@ -356,7 +356,7 @@ class HeadInAxes:
 
     def __init__(self, head: keras.layers.Dense, axes: np.ndarray):
         self._head, self._axes = head, axes
-        found = {v.path: self._turned(v, v, axes.T) for v in head.variables}
+        found = {v.path: self._turned(v, v.numpy(), axes.T) for v in head.variables}
         self.weights = [tf.Variable(found[v.path]) for v in head.trainable_variables]
         self._fixed = [tf.constant(found[v.path]) for v in head.non_trainable_variables]
 
@@ -373,14 +373,13 @@ class HeadInAxes:
         for variable, value in zip(self._head.trainable_variables, self.weights, strict=True):
             learned = self._turned(variable, value.numpy(), self._axes)
             if variable.name != _INNER:
-                before = np.array(variable)
+                before = np.array(variable.numpy())
                 before[..., classes] = learned[..., classes]
                 learned = before
             variable.assign(learned)
 
-    def _turned(self, variable: keras.Variable, value: Any, axes: np.ndarray) -> np.ndarray:
+    def _turned(self, variable: keras.Variable, value: np.ndarray, axes: np.ndarray) -> np.ndarray:
         """A value of a weight in other axes, where it has one of features."""
-        value = np.asarray(value)
         if variable.name not in ("kernel", _INNER):
             return value
         return (axes @ value.astype(np.float64)).astype(value.dtype)
