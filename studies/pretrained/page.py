@@ -95,13 +95,19 @@ def _shown(name: str, values: list[float | None]) -> str:
 
 
 def draw(results: Results, folder: Path, name: str) -> None:
-    """Draw accuracy and what is kept, one pass on each network: a point for each system."""
+    """Draw accuracy and what is kept, one pass on each network: a point for each system.
+
+    A network without results is left out.
+    """
+    found = {network: lines(results, network, 1) for network in NETWORKS}
+    found = {network: of_network for network, of_network in found.items() if of_network}
     titles = {system["name"]: system["title"] for system in PLAN["systems"]}
     numbers, labelled = {name: i for i, name in enumerate(titles)}, set()
     with paper_style():
         drawn = new_figure((PAPER_WIDTH, 3.4))
-        for axes, network in zip(drawn.subplots(1, 2, sharey=True), NETWORKS, strict=True):
-            for cell, _, rows in lines(results, network, 1):
+        parts = drawn.subplots(1, len(found), sharey=True, squeeze=False)[0]
+        for axes, (network, of_network) in zip(parts, found.items(), strict=True):
+            for cell, _, rows in of_network:
                 system = cell.system["name"]
                 look = numbered_style(numbers[system])
                 of_seeds = [100 * row["accuracy"] for row in rows]
@@ -114,8 +120,9 @@ def draw(results: Results, folder: Path, name: str) -> None:
                 )  # fmt: skip
                 labelled.add(system)
             axes.set_xscale("log")
+            axes.minorticks_off()
             axes.set_title(f"{NETWORKS[network]}, 1 pass")
-            axes.set_xlabel("kept beside the network (MB)")
+            axes.set_xlabel("kept beside the network (MB; nothing at the left end)")
         drawn.axes[0].set_ylabel("accuracy (%)")
         drawn.legend(loc="outside right upper", frameon=False)
         save(drawn, folder, name, dpi=150)
