@@ -185,7 +185,7 @@ def run_seed(
 
 def examples_sha256(task: Task) -> str:
     """SHA-256 of the examples of a task for training and testing, in hexadecimal."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for part, (inputs, labels) in (("train", task.train), ("test", task.test)):
         named = inputs if isinstance(inputs, dict) else {"": inputs}
         arrays |= {f"{part} {name}": named[name] for name in sorted(named)}
