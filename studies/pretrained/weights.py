@@ -102,6 +102,7 @@ def _view(storage: Any, offset: int, size: tuple, strides: tuple, *_: Any) -> _V
 class _Unpickler(restricted_pickle._Unpickler):
     """Reads names, views and plain containers, and calls nothing else."""
 
+    stack: list[Any]
     dispatch: ClassVar[dict] = dict(restricted_pickle._Unpickler.dispatch)
     calls: ClassVar[Mapping[tuple[str, str], Any]] = {
         ("collections", "OrderedDict"): dict,
