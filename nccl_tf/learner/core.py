@@ -89,6 +89,7 @@ class _Base:
         metrics_fit: Whether the metrics were tried out.
         count: The graph of `confusion`; None before `compile`.
         remember: That of `remember`.
+        is_closed: Whether the memory has been told of the end of the task that ends.
         test_functions: Keras's functions of evaluation, by the steps of a call.
     """
 
@@ -110,6 +111,7 @@ class _Base:
     metrics_fit: bool = False
     count: Any = None
     remember: Any = None
+    is_closed: bool = False
     test_functions: dict[int, Any] = field(default_factory=dict)
 
 
@@ -754,6 +756,15 @@ class Core(keras.Model):
         # A memory that is not allocated has seen nothing of the task.
         if self.memory is not None and self.memory.is_allocated:
             self.memory.close_task(task_id)
+        self._base.is_closed = True
+
+    def _end_task(self, task_id: Any) -> None:
+        """Let the method end a task, and the memory too, where an `on_task_end` has left it out."""
+        self._base.is_closed = False
+        self.on_task_end(task_id)
+        # Else a memory that reads ended tasks alone, as a ring, would never be read.
+        if not self._base.is_closed:
+            Core.on_task_end(self, task_id)
 
     @one_at_a_time
     @alone
@@ -783,7 +794,7 @@ class Core(keras.Model):
         task_id = int(self.progress.task.numpy())
         if unpassed := task_pass.not_passed(self.options):
             self.warn_once("unpassed", hints.unpassed_warning(type(unpassed[0]).__name__, task_id))
-        self.on_task_end(task_id)
+        self._end_task(task_id)
         self.progress.close_task()
         self._weigh_classes({})
         self.progress.tasks_ended.assign_add(1)
@@ -875,7 +886,15 @@ class Core(keras.Model):
             grown: A variable of the network that new entries are copied from instead.
             of_steps: Whether a step that is skipped puts it back. So `combine`, `learn` or `replay`
                 may assign it, which run before it is known whether a step is applied.
+
+        Raises:
+            UserError: The dtype is int32.
         """
+        if tf.as_dtype(dtype) == tf.int32:
+            raise UserError(
+                f"received int32 as the dtype of the state {name!r}, which TensorFlow keeps on the "
+                "host, away from the step's program: expected int64, a float or bool"
+            )
         variable = self.add_weight(
             name=name, shape=growth.shape_of(shape), dtype=dtype, trainable=False, autocast=False,
             initializer=keras.initializers.Constant(value),

@@ -599,8 +599,35 @@ def in_the_form_of(outputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return targets
 
 
+def check_one_each(values: tf.Tensor, weights: tf.Tensor) -> None:
+    """Check that there is a value for each weight: others would be spread over the weights.
+
+    Args:
+        values: [..., n], such as the losses of examples.
+        weights: [..., n].
+
+    Raises:
+        UserError: They are of different ranks.
+    """
+    shapes = [tf.convert_to_tensor(each).shape for each in (values, weights)]
+    if None not in (ranks := [shape.rank for shape in shapes]) and ranks[0] != ranks[1]:
+        received, weighed = (
+            f"[{', '.join('n' if s is None else str(s) for s in shape)}]" for shape in shapes
+        )
+        raise UserError(
+            f"received losses of the shape {received} for examples with weights {weighed}, "
+            "expected a loss for each example, [n]: take no mean over them, and one over any "
+            "further axis"
+        )
+
+
 def weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are."""
+    """The mean of values [..., n] by weights float32 [..., n]: [...]; 0 where all weights are.
+
+    Raises:
+        UserError: As for `check_one_each`.
+    """
+    check_one_each(values, weights)
     weights = tf.cast(weights, values.dtype)
     return tf.math.divide_no_nan(
         tf.reduce_sum(values * weights, axis=-1), tf.reduce_sum(weights, axis=-1)

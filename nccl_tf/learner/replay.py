@@ -14,7 +14,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.columns import LOGITS
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.losses import check_one_each, weighted_mean
 from nccl_tf.learner.options.dark_replay import DarkReplay
 from nccl_tf.learner.step import Logits, Logs, ReplayLogits, Step
 from nccl_tf.memories.memory import Memory
@@ -148,6 +148,9 @@ class ReplayLearner(Learner):
         memory_losses = [self.memory_losses(part, replay) for part, replay in pairs]
         stream_losses = self.stream_losses(logits.stream, batch)
         memory_weights = [replay.weights for replay in replays]
+        for part, weights in zip(memory_losses, memory_weights, strict=True):
+            check_one_each(part, weights)
+        check_one_each(stream_losses, batch.weights)
         losses = tf.concat([*memory_losses, stream_losses], 0)
         weights = tf.concat([*memory_weights, self._beside_stored(batch)], 0)
         loss = weighted_mean(losses, weights)

@@ -2,6 +2,7 @@
 
 import keras
 import pytest
+import tensorflow as tf
 
 from nccl_tf import NCCL, ExperienceReplay, Memory, RingMemory, TwoGradientLearner
 from nccl_tf.errors import UserError
@@ -58,3 +59,43 @@ def test_what_a_subclass_has_to_define_is_named():
         trained(type("Outside", (TwoGradientLearner,), {"log_names": ("loss",)}), 1)
     with pytest.raises(NotImplementedError, match=r"Memory is no whole memory: define"):
         trained(ExperienceReplay, 1, Memory(8, IMAGE_SHAPE))
+
+
+@pytest.mark.parametrize("calls_super", [False, True])
+def test_a_memory_is_told_once_of_the_end_of_a_task(calls_super):
+    ended = []
+
+    class Ring(RingMemory):
+        def close_task(self, task_id):
+            super().close_task(task_id)
+            ended.append(int(task_id))
+
+    class Outside(ExperienceReplay):
+        def on_task_end(self, task_id):
+            if calls_super:
+                super().on_task_end(task_id)
+
+    learner = trained(Outside, 1, Ring(3, TASK_CLASSES, IMAGE_SHAPE))
+    assert ended == [0, 1]
+    assert set(learner.memory.read_all().tasks) == {0, 1}  # else no step would ever replay
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:, None], lambda x: tf.reduce_mean(x)])
+@pytest.mark.parametrize("method", BY_METHOD)
+@pytest.mark.parametrize("seam", ["stream_losses", "memory_losses"])
+def test_losses_that_are_not_one_for_each_example_are_refused(method, seam, change):
+    def losses(self, logits, batch):
+        return change(getattr(method, seam)(self, logits, batch))
+
+    with pytest.raises(UserError, match="expected a loss for each example"):
+        trained(type("Outside", (method,), {seam: losses}), 1)
+
+
+def test_state_in_int32_is_refused():
+    class Outside(ExperienceReplay):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.steps = self.state("steps", (), "int32")
+
+    with pytest.raises(UserError, match=r"int32 .* 'steps'.* expected int64"):
+        trained(Outside, 1)
