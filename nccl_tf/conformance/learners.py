@@ -64,8 +64,7 @@ def check_learner(
     * `skipped_step`: a batch with NaN changes no weight, no memory and no state of the method;
     * `padding`: rows of weight 0, in the stream batch and in what is read of the memory, change no
       weight, whatever they hold and however many they are;
-    * `memory_of_stream`: the memory holds examples of the stream and nothing else, and does hold
-      some once a task has ended;
+    * `memory_of_stream`: the memory holds examples of the stream and nothing else;
     * `logs`: a step logs the names of `log_names`, "loss" first, which is finite;
     * `add_classes`: new classes leave the logits of the old ones as they were, and are learned; all
       state is then as large as that of a learner made with them;
@@ -257,13 +256,6 @@ class LearnerItems(LearnerTrial):
         learner = self.learned
         for memory in learner.memories() if learner.memory is not None else ():
             stored = memory.read_all()
-            if memory is learner.memory and not len(stored.labels):
-                raise DiffersError(
-                    "a memory with nothing to read after a task",
-                    "examples of the task: call super().after_step(batch, step) in an `after_step` "
-                    "of your own, which stores them, and super().close_task(task_id) in a "
-                    "`close_task`",
-                )
             columns = [*tf.nest.flatten(stored.inputs), stored.labels, stored.tasks]
             dtypes = [column.dtype for column in columns]
             known = [rows_as_bytes(*task, number, dtypes) for number, task in enumerate(self.tasks)]
