@@ -6,6 +6,8 @@ import json
 import math
 import os
 import pathlib
+import re
+import reprlib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import Any, BinaryIO
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.memories.kinds import MEMORIES
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.packed_parts import check_packed
 from nccl_tf.regular_files import open_regular
 
 MOST_TIMES = 32
@@ -27,8 +30,18 @@ MOST_OBJECTS = 50
 FEW_OBJECTS = 2_000
 """A configuration names at most so many objects for each array of the weights, and some in any
 case: Keras names about ten for a layer, and takes a hundredth of a second to build it."""
+MOST_DEPTH = 200
+"""Of groups in an HDF5 file, which takes the square of it to be gone through; Keras opens two or
+three for each layer around a layer."""
+MOST_PARTS = 2_000
+"""Of a file: Keras writes three, and one for each vocabulary, and unpacks each into a folder."""
 MOST_THRESHOLDS = 100_000
 """Of a metric, such as an area under a curve, which lists them before it makes a variable."""
+_ARRAYS = ("__numpy__", "__tensor__")
+_NUMBERS = re.compile(r"bool|string|(u?int|b?float|complex)[0-9]+\w*", re.ASCII)
+"""Dtypes of arrays in a configuration: NumPy's S1000000000 has a billion bytes for each text."""
+_WEIGHTS = "model.weights.h5"
+"""Keras reads model.weights.npz, too, and each of its arrays whole before it knows what to do."""
 _MOST_REASON = 300
 """Letters of the reason why Keras refuses a file: the file chooses some of them."""
 
@@ -149,7 +162,19 @@ def _checked_size(path: str | pathlib.Path, file: BinaryIO) -> int:
     try:
         with zipfile.ZipFile(file) as archive:
             parts = archive.infolist()
+            if len(parts) > MOST_PARTS:
+                raise UserError(
+                    f"the model {path} has {len(parts):,} parts, expected {MOST_PARTS:,} at most: "
+                    "save the learner with learner.save again"
+                )
             _check_size(path, sum(part.file_size for part in parts), most)
+            for part in parts:
+                check_packed(archive, part)
+            if _WEIGHTS not in archive.namelist():
+                raise UserError(
+                    f"the model {path} has no {_WEIGHTS}, where learner.save writes weights, and "
+                    "weights of another format are not read: save the learner again"
+                )
             weights = [part for part in parts if part.filename.endswith((".h5", ".hdf5"))]
             sizes = [size for part in weights for size in _sizes_of_arrays(archive, part)]
             _check_size(path, sum(sizes), most)
@@ -198,6 +223,15 @@ def _check_objects(path: str | pathlib.Path, config: bytes, arrays: int) -> None
                 f"the configuration in the model {path} has the initializer STFT, whose window of "
                 "any length would be computed while it loads: save a network with another one"
             )
+        if found.get("class_name") in _ARRAYS:
+            of_array = found.get("config")
+            dtype = of_array.get("dtype") if isinstance(of_array, dict) else None
+            if not (isinstance(dtype, str) and _NUMBERS.fullmatch(dtype)):
+                raise UserError(
+                    f"the configuration in the model {path} has an array of "
+                    f"{reprlib.repr(dtype)}, expected numbers, whose size is known: get the file "
+                    "again"
+                )
         thresholds = found.get("num_thresholds")
         if isinstance(thresholds, (int, float)) and thresholds > MOST_THRESHOLDS:
             raise UserError(
@@ -243,8 +277,14 @@ def _sizes_of_arrays(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> list[in
 
     sizes: list[int] = []
 
-    def add(_: str, item: Any) -> None:
+    def add(name: str, item: Any) -> None:
+        if name.count("/") > MOST_DEPTH:
+            raise ValueError(f"groups of weights more than {MOST_DEPTH} deep in one another")
+        if any(item.attrs.get_id(attribute).shape for attribute in item.attrs):
+            raise ValueError(f"an attribute of {name[-100:]!r} that is a list")
         if isinstance(item, h5py.Dataset):
+            if item.dtype.hasobject:  # which may all be the same one in the file
+                raise ValueError(f"values of any length in {name[-100:]!r}")
             sizes.append(math.prod(item.shape or ()) * item.dtype.itemsize)
 
     with archive.open(part) as packed:

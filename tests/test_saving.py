@@ -6,9 +6,11 @@ import os
 import pathlib
 import pickle
 import resource
+import struct
 import subprocess
 import sys
 import zipfile
+import zlib
 
 import h5py
 import keras
@@ -200,6 +202,11 @@ CALLS = {
 }
 
 
+def with_an_array_of(dtype):
+    array = {"class_name": "__numpy__", "config": {"value": ["a"] * 30, "dtype": dtype}}
+    return with_a_call("Rescaling", [], scale=array)
+
+
 def with_stft(identifier):
     return with_a_call("Conv1D", [], filters=1, kernel_size=10**8, kernel_initializer=identifier)
 
@@ -208,6 +215,8 @@ BOMBS = {
     **{name: ("config.json", change, "on numbers alone") for name, change in CALLS.items()},
     "stft": ("config.json", with_stft("stft"), "the initializer STFT"),
     "stft object": ("config.json", with_stft({"class_name": "STFT"}), "the initializer STFT"),
+    "long texts": ("config.json", with_an_array_of("S1000000000"), "an array of 'S1000000000'"),
+    "long fields": ("config.json", with_an_array_of("(9999,9999)f8"), "an array of"),
     "thresholds": ("config.json", with_many_thresholds, "asks for a metric of 1,000,000,000"),
     "layers": ("config.json", with_many_layers, r"names 10,\d+ layers"),
     "zeros": ("config.json", lambda content: content + b" " * 2**27, "unpacks to"),
@@ -225,6 +234,57 @@ def test_a_small_file_that_stands_for_much_is_refused_before_keras_opens_it(
     monkeypatch.setattr(keras.models, "load_model", lambda *_, **__: pytest.fail("opened"))
     with pytest.raises(UserError, match=said):
         load_model(path)
+
+
+def test_weights_in_an_npz_file_are_not_read(learner_file, tmp_path, monkeypatch):
+    """Its arrays may be a thousand times as large, and packed once more in the .keras file."""
+    path, weights = tmp_path / "bomb.keras", io.BytesIO()
+    np.savez_compressed(weights, __root__=np.zeros(2**24, np.float32))
+    with zipfile.ZipFile(learner_file) as old, zipfile.ZipFile(path, "w", 8) as new:
+        new.writestr("config.json", old.read("config.json"))
+        new.writestr("metadata.json", old.read("metadata.json"))
+        new.writestr("model.weights.npz", weights.getvalue())
+    monkeypatch.setattr(keras.models, "load_model", lambda *_, **__: pytest.fail("opened"))
+    with pytest.raises(UserError, match=r"has no model\.weights\.h5"):
+        load_model(path)
+
+
+def test_a_file_of_very_many_parts_is_refused(learner_file, tmp_path):
+    path = repacked(learner_file, tmp_path / "parts.keras", None, None)
+    with zipfile.ZipFile(path, "a") as file:
+        for number in range(3_000):
+            file.writestr(f"assets/{number}", b"")
+    with pytest.raises(UserError, match=r"has 3,00\d parts"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_file_packed_otherwise_is_refused(packing, learner_file, tmp_path):
+    path = repacked(learner_file, tmp_path / "packed.keras", None, None, packing)
+    with pytest.raises(UserError, match="packed neither"):
+        load_model(path)
+
+
+def test_a_part_that_claims_fewer_bytes_than_it_has_is_not_unpacked(learner_file, tmp_path):
+    """Its checksum may be that of the bytes that it claims."""
+    path = repacked(
+        learner_file, tmp_path / "x.keras", "config.json", lambda content: content + b" " * 2**27
+    )
+    with zipfile.ZipFile(learner_file) as file:
+        content = file.read("config.json")
+    for true, said in (
+        (len(content) + 2**27, len(content)),
+        (zlib.crc32(content + b" " * 2**27), zlib.crc32(content)),
+    ):
+        path.write_bytes(
+            path.read_bytes().replace(struct.pack("<I", true), struct.pack("<I", said))
+        )
+    with zipfile.ZipFile(path) as file:
+        assert file.getinfo("config.json").file_size == len(content)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError, match=r"config\.json"):
+        load_model(path)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 50e6
 
 
 def widen(config):
@@ -291,7 +351,35 @@ def test_a_network_that_computes_with_constants_is_loaded(tmp_path):
     np.testing.assert_array_equal(again(rows), learner(rows))
 
 
+def with_deep_groups(content):
+    """Groups in one another, which HDF5 takes minutes to go through."""
+    file = io.BytesIO(content)
+    with h5py.File(file, "r+") as weights:
+        group = weights
+        for _ in range(2_000):
+            group = group.create_group("g")
+    return file.getvalue()
+
+
+def with_values_of_any_length(content):
+    """Each of which a file may let be the same one, a thousand times."""
+    file = io.BytesIO(content)
+    with h5py.File(file, "r+") as weights:
+        weights.create_dataset("bomb", (4,), h5py.vlen_dtype("u1"))
+    return file.getvalue()
+
+
+def with_a_list_as_attribute(content):
+    file = io.BytesIO(content)
+    with h5py.File(file, "r+") as weights:
+        weights.create_group("bomb").attrs["dtype"] = ["bfloat16"] * 3
+    return file.getvalue()
+
+
 BROKEN = {
+    "values of any length": ("model.weights.h5", with_values_of_any_length),
+    "attribute": ("model.weights.h5", with_a_list_as_attribute),
+    "deep groups": ("model.weights.h5", with_deep_groups),
     "config": ("config.json", lambda content: content[:-5]),
     "nested": ("config.json", lambda content: b"[" * 100_000),
     "class": ("config.json", lambda content: content.replace(b"DERpp", b"X" * 90_000)),

@@ -15,6 +15,7 @@ import numpy as np
 from nccl_tf.errors import UserError
 from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.marks import Marks
+from nccl_tf.packed_parts import check_kind
 from nccl_tf.regular_files import open_regular
 from nccl_tf.whole_files import replaced
 
@@ -141,6 +142,8 @@ def load_adapters(network: keras.Model, path: Any) -> bool:
     layers, trained = _checked(network), network.trainable_variables
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as saved:
+            for part in saved.infolist():
+                check_kind(part)
             found = json.loads(_text(saved, _LAYERS))
             names = json.loads(_text(saved, _NAMES))
             base = _text(saved, _BASE)

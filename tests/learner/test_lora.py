@@ -252,6 +252,23 @@ def test_forged_adapters_are_refused_and_change_no_weight(forged, tmp_path):
     assert_same(state(received), before)
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_adapters_that_unpack_to_far_more_than_the_network_takes_are_not_unpacked(
+    packing, tmp_path
+):
+    """Of these kinds a part is unpacked whole, whatever is asked of it."""
+    made = learner()
+    made.save_adapters(tmp_path / "adapters.npz")
+    with zipfile.ZipFile(tmp_path / "adapters.npz") as saved:
+        parts = {name: saved.read(name) for name in saved.namelist()}
+    parts["0000.npy"] += bytes(2**20)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", packing) as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    with pytest.raises(nccl_tf.UserError, match="cannot read the adapters"):
+        made.load_adapters(tmp_path / "bomb.npz")
+
+
 @pytest.mark.parametrize("content", [b"", as_bytes(np.zeros(3))])
 def test_what_is_no_file_of_adapters_is_refused(content, tmp_path):
     (tmp_path / "adapters.npz").write_bytes(content)
