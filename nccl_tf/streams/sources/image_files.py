@@ -33,6 +33,18 @@ _MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
 _PNG_BIT_DEPTH = 24
 """Its place in a file, in the header that comes first."""
 _TIFF_BITS_PER_SAMPLE = 258
+_TIFF_TILE = 322, 323
+"""Tags of the width and the height of a tile."""
+_JPEG = b"\xff\xd8\xff"
+_JPEG_SCAN = b"\xff\xda"
+_MOST_SCANS = 32
+"""Of the largest image, and more of smaller ones: each scan may go over all pixels, and need no
+more than a few bytes for it; images in use have some ten."""
+_GIF_HEADER = 13
+_GIF_EXTENSION, _GIF_FRAME = b"!,"
+_GIF_CONTROL = 0xF9
+"""Of the extension that has the transparent colour, in one block of four bytes."""
+_GIF_CONTROL_BYTES = 8
 _OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 """Visible entries that operating systems leave in folders."""
 _MOST_SHOWN = 4
@@ -58,12 +70,19 @@ def read_image(path: Path, side: int | None = None) -> np.ndarray:
             size = os.fstat(file.fileno()).st_size
             if size > 4 * MAX_PIXELS:
                 raise UserError(_too_large(path, f"has {size:,} bytes"))
-            data = file.read(size)
-        with _opened(data) as found:
-            width, height = found.size
-            if width * height > MAX_PIXELS:
-                raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
-            image = _decoded(path, found, data)
+            data = _first_frame(file.read(size))
+        if data.startswith(_JPEG):  # Pillow joins a long EXIF piece by piece, in hours.
+            height, width, _ = tf.io.extract_jpeg_shape(data).numpy()
+            _check_pixels(path, width, height)
+            scans = data.count(_JPEG_SCAN)
+            if scans * int(width) * int(height) > _MOST_SCANS * MAX_PIXELS:
+                raise UserError(_too_large(path, f"has {width} x {height} pixels in {scans} scans"))
+            image = tf.io.decode_image(data, channels=3, expand_animations=False)
+        else:
+            with _opened(data) as found:
+                _check_pixels(path, *found.size)
+                _check_pixels(path, *_tile(found))
+                image = _decoded(path, found, data)
     except (tf.errors.OpError, OSError) as error:
         raise UserError(
             f"the image file {path} is broken ({type(error).__name__}): expected an image of the "
@@ -96,6 +115,11 @@ def list_visible(folder: Path) -> list[Path]:
             f"cannot read the folder {folder} ({error.strerror}): expected a folder that can be "
             "listed; change its permissions, or name another folder"
         ) from error
+
+
+def _check_pixels(path: Path, width: int, height: int) -> None:
+    if int(width) * int(height) > MAX_PIXELS:
+        raise UserError(_too_large(path, f"claims {width} x {height} pixels"))
 
 
 def _too_large(path: Path, size: str) -> str:
@@ -141,6 +165,55 @@ def _decoded(path: Path, image: Any, data: bytes) -> Any:
         return tf.constant(np.asarray(image.convert("RGB")))
     except Exception as error:  # Pillow's decoders raise any error.
         raise OSError("no image") from error
+
+
+def _first_frame(data: bytes) -> bytes:
+    """A GIF without comments and the frames after its first; anything else as it is.
+
+    TensorFlow would decode those frames, of any size, too, and Pillow has an object for each block
+    of a comment.
+    """
+    if len(data) < _GIF_HEADER or not data.startswith((b"GIF87a", b"GIF89a")):
+        return data
+    place = _GIF_HEADER + _bytes_of_colours(data[_GIF_HEADER - 3])
+    head, control = data[:place], b""
+    try:
+        while data[place] == _GIF_EXTENSION:
+            end = _after_blocks(data, place + 2)
+            if data[place + 1] == _GIF_CONTROL and end - place == _GIF_CONTROL_BYTES:
+                control = control or data[place:end]
+            place = end
+        if data[place] == _GIF_FRAME:
+            end = _after_blocks(data, place + 11 + _bytes_of_colours(data[place + 9]))
+            return head + control + data[place:end] + b";"
+    except IndexError:  # The file ends before.
+        pass
+    return head + control + (data[place:] if data[place : place + 1] == b"," else b"")
+
+
+def _bytes_of_colours(flags: int) -> int:
+    """The bytes of the table of colours that follows a header of a GIF with these flags."""
+    return 3 << (flags & 7) + 1 if flags & 128 else 0
+
+
+def _after_blocks(data: bytes, place: int) -> int:
+    """The place after blocks of a GIF, each with its length before it, and one of no bytes last."""
+    while data[place]:
+        place += 1 + data[place]
+    return place + 1
+
+
+def _tile(image: Any) -> tuple[int, int]:
+    """Width and height of the tiles of a TIFF, which are decoded whole; zeros of other images.
+
+    Raises:
+        OSError: They are no numbers.
+    """
+    tags = image.tag_v2 if image.format == "TIFF" else {}
+    width, height = (tags.get(tag, 0) for tag in _TIFF_TILE)
+    if not (isinstance(width, int) and isinstance(height, int) and min(width, height) >= 0):
+        raise OSError("no image")
+    return width, height
 
 
 def _bits(image: Any, data: bytes) -> int:

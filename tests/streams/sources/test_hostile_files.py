@@ -3,7 +3,9 @@
 import io
 import os
 import pickle
+import resource
 import struct
+import time
 import zlib
 
 import numpy as np
@@ -114,6 +116,73 @@ def test_small_files_that_claim_huge_images(tmp_path, side, kind):
         path.write_bytes(content)
     with pytest.raises(UserError, match=rf"x\.{kind} (claims|is broken)"):
         read_image(path)
+
+
+def test_frames_after_the_first_of_a_gif_are_not_decoded(tmp_path):
+    """Each may be of any size, and takes a thousandth of it in the file."""
+    frames = [PIL.Image.fromarray(NOISE // (1 + i)) for i in range(2)]
+    path, large = tmp_path / "x.gif", io.BytesIO()
+    frames[0].save(path, save_all=True, append_images=frames[1:], comment="a" * 300)
+    expected = read_image(path)
+    PIL.Image.new("P", (15_000, 15_000)).save(large, "GIF")
+    path.write_bytes(path.read_bytes()[:-1] + large.getvalue()[13 + 3 * 2 :])
+    assert path.stat().st_size < 300_000
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    np.testing.assert_array_equal(read_image(path), expected)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 100e6
+
+
+def test_comments_of_a_gif_take_no_more_memory_than_the_file(tmp_path):
+    plain = IMAGES["GIF"]
+    start = 13 + 3 * 256
+    comment = b"!\xfe" + b"\x01a" * 2_000_000 + b"\0"
+    (tmp_path / "x.gif").write_bytes(plain[:start] + comment + plain[start:])
+    (tmp_path / "plain.gif").write_bytes(plain)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    np.testing.assert_array_equal(
+        read_image(tmp_path / "x.gif"), read_image(tmp_path / "plain.gif")
+    )
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < 50e6
+
+
+def test_a_tile_of_a_tiff_is_as_bounded_as_the_image(tmp_path):
+    """A tile is decoded whole, and may be far larger than the image that it is of."""
+    path = tmp_path / "x.tif"
+    for side, size in ((96, 96), (96, 8000)):
+        tile, place = zlib.compress(bytes(size * size)), 8 + 2 + 12 * 10 + 4
+        tags = {
+            256: side, 257: side, 258: 8, 259: 8, 262: 1, 277: 1, 322: size, 323: size,
+            324: place, 325: len(tile),
+        }  # fmt: skip
+        entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+        path.write_bytes(b"II*\0\x08\0\0\0\x0a\0" + entries + bytes(4) + tile)
+        if size == side:
+            assert read_image(path).shape == (96, 96, 3)
+    with pytest.raises(UserError, match=r"x\.tif claims 8000 x 8000 pixels"):
+        read_image(path)
+
+
+def test_a_jpeg_of_many_scans_over_all_pixels_is_refused(tmp_path):
+    """Each takes seconds of a large image, and a few thousand bytes."""
+    path, file = tmp_path / "x.jpg", io.BytesIO()
+    PIL.Image.new("L", (4000, 4000)).save(file, "JPEG", progressive=True)
+    content = file.getvalue()
+    last = content[content.rindex(b"\xff\xda") : -2]
+    path.write_bytes(content)
+    assert read_image(path, 8).shape == (8, 8, 3)
+    path.write_bytes(content[:-2] + 100 * last + content[-2:])
+    with pytest.raises(UserError, match=r"x\.jpg has 4000 x 4000 pixels in \d+ scans"):
+        read_image(path, 8)
+
+
+def test_a_jpeg_with_a_long_exif_is_read_at_once(tmp_path):
+    """Pillow would join its 100 MB piece by piece, for minutes."""
+    plain, path = IMAGES["JPEG"], tmp_path / "x.jpg"
+    piece = b"\xff\xe1\xff\xffExif\0\0" + bytes(65535 - 8)
+    path.write_bytes(plain[:2] + piece * 1500 + plain[2:])
+    started = time.process_time()
+    assert read_image(path).shape == (84, 84, 3)
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
