@@ -18,7 +18,8 @@ def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Itera
         max_bytes: The largest size; None for any.
 
     Raises:
-        OSError: It cannot be opened, is not regular or is larger; `strerror` says so.
+        OSError: It cannot be opened, is not regular, is larger, or has bytes where it claims none,
+            as files in /proc do; `strerror` says so.
     """
     with contextlib.ExitStack() as opened:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -29,6 +30,9 @@ def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Itera
         if max_bytes is not None and status.st_size > max_bytes:
             sizes = f"it has {status.st_size:,} bytes, {max_bytes:,} at most are read"
             raise OSError(errno.EFBIG, sizes, path)
+        # Files of the system claim none, and some of them never end: pagemap, kmsg.
+        if not status.st_size and os.pread(descriptor, 1, 0):
+            raise OSError(errno.EINVAL, "it has more bytes than it claims", path)
         yield opened.enter_context(os.fdopen(descriptor, "rb", closefd=False))
 
 

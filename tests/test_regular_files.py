@@ -76,3 +76,14 @@ def test_a_refused_file_stays_open_nowhere(tmp_path):
         with pytest.raises(OSError, match="no regular file"), open_regular(tmp_path):
             pass
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs the files of Linux")
+@pytest.mark.parametrize("endless", ["/proc/self/maps", "/proc/self/pagemap"])
+def test_files_of_the_system_that_claim_no_bytes_are_not_read(endless, tmp_path):
+    """A table, or the file of labels in a folder, may be a link to one."""
+    (tmp_path / "train.csv").symlink_to(endless)
+    with pytest.raises(OSError), open_regular(tmp_path / "train.csv"):
+        pytest.fail("opened")
+    (tmp_path / "none").write_bytes(b"")
+    assert read_regular(tmp_path / "none", 10) == b""
