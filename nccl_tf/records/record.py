@@ -403,7 +403,7 @@ def _kind_problem(content: Mapping[str, Any]) -> str:
         for i, j, value in (
             (i, j, value) for i, row in enumerate(content[name]) for j, value in enumerate(row)
         ):
-            if value is not None and not (_is(value, "number") and 0 <= value <= 1):
+            if value is not None and not (type(value) in (int, float) and 0 <= value <= 1):
                 return f"'{name}.{i}.{j}' is {reprlib.repr(value)}, expected a fraction"
     return ""
 

@@ -72,7 +72,8 @@ class Examples(NamedTuple):
         if class_names is None:
             return self
         present, places = np.unique(self.labels, return_inverse=True)
-        numbers = [class_names.index(name) for name in present.tolist()]
+        numbers_by_name = {name: number for number, name in enumerate(class_names)}
+        numbers = [numbers_by_name[name] for name in present.tolist()]
         return Examples(self.inputs, np.array(numbers, np.int32)[places])
 
     def columns(self) -> list[np.ndarray]:

@@ -1,5 +1,6 @@
 """Images of a user, in folders of classes or in lists of files."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from nccl_tf.streams.sources.image_files import SUFFIXES, checked_taken, list_vi
 TEST_NAMES = ("test", "val", "validation")
 """Folders, and splits of TFDS, with test examples; the first that is there is taken."""
 _MAX_BYTES = 2**28
+_MOST_DIGITS = 100
+"""Of a class that is a number: Python reads no int of 5,000."""
 _ANNOTATIONS = "val_annotations.txt"
 
 
@@ -52,9 +55,9 @@ def list_members(scheme: str, path: Path) -> Members:
             or one is a pipe, a device or a link to nothing.
     """
     members = _listed_members(path) if scheme == "list" else _folder_members(path)
-    for file in members.images:
-        if not file.is_file():
-            what = "is a pipe, a device or a folder" if file.exists() else "is not there"
+    for file in members.images:  # Not `Path.is_file`, which raises for a name that is too long.
+        if not os.path.isfile(file):
+            what = "is a pipe, a device or a folder" if os.path.exists(file) else "is not there"
             raise UserError(
                 f"the image file {file} {what}: expected the images that {scheme}:{path} names; "
                 "correct the name, or get the file again"
@@ -72,7 +75,7 @@ def files_of_parts(path: Path, ending: str) -> tuple[list[Path], str | None]:
     Returns:
         The files, and a sentence on other files with this ending in the folder; None without any.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):
         return [path], None
     files = [path / f"{part}.{ending}" for part in ("train", "test")]
     others = [file.name for file in list_visible(path) if file.suffix.lower() == f".{ending}"]
@@ -93,7 +96,7 @@ def _listed_members(path: Path) -> Members:
     train, test = (_renamed(part, forms) for part in (train, test))
     names = sorted({*train, *test})
     # Numbers in their order: 10 comes after 9.
-    if all(name.isdecimal() for name in names):
+    if all(name.isdecimal() and len(name) <= _MOST_DIGITS for name in names):
         names.sort(key=int)
     return Members(train, test, tuple(names), files, left_out)
 
@@ -139,7 +142,7 @@ def _pairs(path: Path, cut: Callable[[str], list[str]]) -> list[tuple[str, str]]
 
 
 def _folder_members(folder: Path) -> Members:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UserError(f"folder:{folder} is no folder: name one with train/CLASS/ and test/CLASS/")
     annotated = _annotated(folder / "val")
     parts, test = [folder], {}
@@ -164,10 +167,10 @@ def _folder_members(folder: Path) -> Members:
 def class_images(folder: Path) -> dict[str, list[Path]]:
     """The images of each class, which lie in its folder or in the folder `images` of that."""
     members: dict[str, list[Path]] = {}
-    for path in list_visible(folder) if folder.is_dir() else ():
+    for path in list_visible(folder) if os.path.isdir(folder) else ():
         inner = path / "images" if (path / "images").is_dir() else path
-        files = list_visible(inner) if inner.is_dir() else []
-        files = [file for file in files if file.suffix.lower() in SUFFIXES and file.is_file()]
+        files = list_visible(inner) if os.path.isdir(inner) else []
+        files = [file for file in files if file.suffix.lower() in SUFFIXES and os.path.isfile(file)]
         if files:
             members[path.name] = files
     return members
@@ -177,7 +180,7 @@ def _annotated(folder: Path) -> dict[str, list[Path]]:
     """The images of each class of tiny-ImageNet's val/, whose classes stand in a file."""
     path = folder / _ANNOTATIONS
     members: dict[str, list[Path]] = {}
-    if not path.is_file():
+    if not os.path.isfile(path):
         return {}
     for name, label in _pairs(path, lambda line: line.split("\t")):
         members.setdefault(label, []).append(folder / "images" / name)

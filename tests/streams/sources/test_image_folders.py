@@ -220,3 +220,37 @@ def test_a_third_table_or_list_is_named(tmp_path, caplog, scheme):
     with caplog.at_level(logging.WARNING, "nccl_tf"):
         load_stream(f"{scheme}:{tmp_path}", num_tasks=1)
     assert any(f"val.{ending}" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize("name", ["x" * 5_000, "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused(pets, name):
+    (pets / "list.txt").write_text(f"train/cat/0.png 0\n{name} 1\n")
+    with pytest.raises(UserError, match="is not there"):
+        load_stream(f"list:{pets / 'list.txt'}", num_tasks=1)
+    (pets / "val").mkdir()
+    (pets / "val" / "val_annotations.txt").write_text(f"{name}\tcat\n")
+    with pytest.raises(UserError, match="is not there"):
+        load_stream(f"folder:{pets}", num_tasks=1)
+
+
+def test_labels_of_very_many_digits_are_names(pets):
+    lines = [f"train/{name}/{i}.png {label}" for i in range(2)
+             for name, label in (("cat", "7" * 5_000), ("dog", "10"))]  # fmt: skip
+    (pets / "list.txt").write_text("\n".join([*lines, *lines]))
+    stream = load_stream(f"list:{pets / 'list.txt'}", num_tasks=1)
+    assert stream.class_names == ("10", "7" * 5_000)
+
+
+def test_a_name_that_is_no_utf_8_has_a_digest(pets):
+    before = content_digest(f"folder:{pets}")
+    os.rename(pets / "train" / "cat", os.fsencode(pets / "train") + b"/\xff")
+    os.rename(pets / "test" / "cat", os.fsencode(pets / "test") + b"/\xff")
+    assert content_digest(f"folder:{pets}") != before
+
+
+def test_a_file_too_large_for_an_image_has_no_digest(pets):
+    """It is refused before its bytes are read, which may be hundreds of gigabytes of nothing."""
+    with (pets / "train" / "cat" / "huge.png").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(UserError, match="cannot read"):
+        content_digest(f"folder:{pets}")
