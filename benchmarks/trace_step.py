@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -27,7 +27,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 import nccl_tf
 from benchmarks.one_step import BATCH, CLASSES, learner_of
-from nccl_tf.learner.data import HostFacts
+from nccl_tf.learner.data import FitData, HostFacts
 from nccl_tf.memories.kinds import get_memory
 
 PACKAGE = f"{Path(nccl_tf.__file__).parent}{os.sep}"
@@ -87,7 +87,7 @@ def trace(method: str, **arguments: Any) -> Entered:
     return entered
 
 
-def kernels(learner: Any, data: tf.data.Dataset) -> collections.Counter[str]:
+def kernels(learner: Any, data: Iterable[Any]) -> collections.Counter[str]:
     """The operations that TensorFlow runs for a step, counted by their name and kind.
 
     Calls of 11 steps less calls of 1, by the profiler's trace of the host.
@@ -144,8 +144,7 @@ def count_kernels(method: str, **arguments: Any) -> collections.Counter[str]:
     labels = random.integers(0, CLASSES, len(images)).astype(np.int32)
     learner.fit(images, labels, batch_size=BATCH, verbose=0)
     learner.begin_task(1)
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).batch(BATCH, drop_remainder=True)
-    return kernels(learner, data)
+    return kernels(learner, FitData(images, labels, batch_size=BATCH).batches())
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
 _KEYED = (
     "_trainable_variables_indices", "_exclude_from_weight_decay",
@@ -225,6 +226,35 @@ def forget_epoch_of_backup(model: keras.Model) -> None:
 def is_validation(arguments: Mapping[str, Any]) -> bool:
     """Whether `evaluate` with these arguments is called by a `fit`, which tells it nothing else."""
     return bool(arguments.get("_use_cached_eval_dataset"))
+
+
+class _Adapter(DataAdapter):
+    """An adapter of data for one device that knows how many batches there are.
+
+    Keras takes one of another's making in place of data, and has no public name for the class.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+
+    def get_tf_dataset(self) -> Any:
+        return self._batches
+
+    @property
+    def num_batches(self) -> int:
+        count: int = self._batches.count
+        return count
+
+
+def adapter_of(batches: Any) -> Any:
+    """What Keras's `fit`, `evaluate` and `predict` take as data, to iterate over it.
+
+    Of arrays they build graphs of tf.data in every call.
+
+    Args:
+        batches: What is iterated over, with `count`, how many there are.
+    """
+    return _Adapter(batches)
 
 
 def function_of_steps(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -1,9 +1,54 @@
 """Random draws that are the same with and without XLA. No seed may be used twice."""
 
+from typing import Any, Self
+
 import numpy as np
 import tensorflow as tf
 
+from nccl_tf.xla import Argument, in_program
+
 _PHILOX = 1
+_NARROW = 2**32 - 1
+
+
+class Seed(int):
+    """The seed of a learner or a memory.
+
+    A program of XLA reads it when it runs, so that runs of other seeds have the same program.
+    """
+
+    _argument: Argument
+
+    def __new__(cls, value: int) -> Self:
+        seed = super().__new__(cls, value)
+        seed._argument = Argument(value, "int64")
+        return seed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
+
+    def read(self) -> tf.Tensor:
+        """int64 scalar. Graph code."""
+        number = self._argument.read()
+        if in_program() and 0 <= self <= _NARROW:
+            # Changes nothing, and says to `_is_narrow` how large a number it may be.
+            return tf.bitwise.bitwise_and(number, tf.constant(_NARROW, tf.int64))
+        return number
+
+
+def seeded(seed: int, number: tf.Tensor) -> tf.Tensor:
+    """int64 [2]: the seed of a draw.
+
+    Args:
+        seed: Of who draws.
+        number: int64 scalar, of the draw, never the same twice.
+    """
+    return tf.stack([number_of(seed), number])
+
+
+def number_of(seed: int) -> tf.Tensor:
+    """int64 scalar: a seed. Graph code."""
+    return seed.read() if isinstance(seed, Seed) else tf.constant(seed, tf.int64)
 
 
 def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
@@ -15,7 +60,7 @@ def apart(seed: int, number: tf.Tensor) -> tf.Tensor:
         seed: The learner's.
         number: int64 scalar, of the draw.
     """
-    return tf.stack([tf.constant(seed + 2**32, tf.int64), number])
+    return tf.stack([number_of(seed) + 2**32, number])
 
 
 def _is_narrow(seed: tf.Tensor) -> bool:
@@ -24,7 +69,12 @@ def _is_narrow(seed: tf.Tensor) -> bool:
     The second one, which counts the draws of a run, stays below 2^32.
     """
     known = tf.get_static_value(seed, partial=True)
-    return known is not None and known[0] is not None and 0 <= known[0] < 2**32
+    if known is not None and known[0] is not None:
+        return 0 <= known[0] <= _NARROW
+    if tf.executing_eagerly() or seed.op.type != "Pack":
+        return False
+    first = seed.op.inputs[0].op
+    return first.type == "BitwiseAnd" and tf.get_static_value(first.inputs[1]) == _NARROW
 
 
 def uniform_below(seed: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:

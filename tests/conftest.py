@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import tempfile
 import time
 from pathlib import Path
 from unittest import mock
@@ -15,6 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
+
+# What commands compile is kept apart from the user's own; Matplotlib has its fonts where it had.
+os.environ.setdefault("MPLCONFIGDIR", os.path.expanduser("~/.cache/matplotlib"))
+_CACHES = tempfile.TemporaryDirectory(prefix="nccl_tf-caches-")
+os.environ["XDG_CACHE_HOME"] = _CACHES.name
 
 MAX_SECONDS = 8.0  # of the processor, for a test of those that run by default
 ELSEWHERE = "nightly", "records", "pages", "processes"

@@ -145,7 +145,7 @@ MUTANTS = {
         "tests/learner/test_task_model.py tests/learner/test_weights.py",
     ),
     "heads: all examples are of the first task": Mutant(
-        "return tf.gather(self.table, tasks)", "return tf.gather(self.table, 0 * tasks)",
+        "tf.gather(self._masks.read(), tasks)", "tf.gather(self._masks.read(), 0 * tasks)",
         "tests/learner/test_task_model.py",
     ),
     "heads: no mask in training": Mutant(
@@ -388,15 +388,21 @@ MUTANTS = {
         "self.data.begin_epoch(epoch)", "self.data.begin_epoch(0)", "tests/learner/test_fit.py"
     ),
     "batches: the first example for all": Mutant(
-        "tf.gather(column, index), self.inputs", "tf.gather(column, index - index), self.inputs",
+        "tf.gather(column, rows), columns", "tf.gather(column, rows - rows), columns",
         "tests/streams",
     ),
     "sums under XLA: of squares": Mutant(
         "tf.ones_like(rows[0])", "rows[0]", "tests/test_gradients.py"
     ),
     "draws under XLA: wide seeds are cut": Mutant(
-        "return known is not None and known[0] is not None and 0 <= known[0] < 2**32",
-        "return True", "tests/test_rng.py",
+        "return 0 <= known[0] <= _NARROW", "return True", "tests/test_rng.py"
+    ),
+    "draws under XLA: a program cuts its seed": Mutant(
+        "if in_program() and 0 <= self <= _NARROW:", "if in_program():", "tests/test_rng.py"
+    ),
+    "data in memory: the order of the first epoch for all": Mutant(
+        "self._left = self.batches.order(self.batches.epoch)",
+        "self._left = self.batches.order(0)", "tests/streams/test_batches.py",
     ),
     "first epoch: stored in all": Mutant(
         "self._store(epoch in self.first_pass)", "self._store(True)",

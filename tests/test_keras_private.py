@@ -142,6 +142,21 @@ def test_a_model_that_fits():
     )
 
 
+def test_keras_iterates_over_an_adapter_of_our_making():
+    class Batches:
+        count = 3
+
+        def __iter__(self):
+            return iter([(np.ones((2, 2)), np.ones((2, 1)))] * self.count)
+
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.fit(private.adapter_of(Batches()), verbose=0)
+    assert int(model.optimizer.iterations) == 3, (
+        "data_adapters.get_data_adapter takes no DataAdapter: look for what fit iterates over"
+    )
+
+
 @pytest.mark.parametrize("name", ["_flatten_metrics_in_order", "_maybe_symbolic_build"])
 def test_keras_has_what_a_learner_overrides(name):
     assert name in vars(Learner) and hasattr(keras.Model, name), (

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from scipy import stats
 
-from nccl_tf import rng
+from nccl_tf import rng, xla
 from nccl_tf.rng import sample_without_replacement, uniform_below
 
 
@@ -94,6 +94,31 @@ def test_xla_draws_the_same_numbers(name, kind):
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, -3])
+def test_a_program_reads_its_seed(seed):
+    """It draws the numbers of a constant, one of 32 bits by the one operation that is fast."""
+    held, bounds = rng.Seed(seed), tf.constant(NUMBERS**5, tf.int64)
+
+    def draw(number, of=seed):
+        return rng.uniform_below(rng.seeded(of, number), bounds)
+
+    @tf.function(autograph=False, jit_compile=True)
+    def program(number):
+        with xla.program():
+            return draw(number, held)
+
+    number = tf.constant(5, tf.int64)
+    np.testing.assert_array_equal(program(number), draw(number))
+    np.testing.assert_array_equal(draw(number, held), draw(number))
+    operations = program.get_concrete_function(number).graph.get_operations()
+    fast = [op for op in operations if op.type == "StatelessRandomGetKeyCounter"]
+    assert bool(fast) == (0 <= seed < 2**32)
+    read = [op for op in operations if op.type == "ReadVariableOp"]
+    assert len(read) == 1
+
+
 def test_every_draw_is_compared():
     own = {n for n, value in vars(rng).items() if getattr(value, "__module__", "") == rng.__name__}
-    assert {name for name in own if not name.startswith("_")} == {*DRAWS, "apart"}
+    assert {name for name in own if not name.startswith("_")} == {
+        *DRAWS, "apart", "number_of", "seeded", "Seed",
+    }  # fmt: skip

@@ -62,6 +62,7 @@ from nccl_tf.networks.inspection import (
     vocabularies,
 )
 from nccl_tf.received import check_not_ragged
+from nccl_tf.rng import Seed
 
 AnOption = TypeVar("AnOption", bound=Option)
 
@@ -90,7 +91,8 @@ class _Base:
         count: The graph of `confusion`; None before `compile`.
         remember: That of `remember`.
         is_closed: Whether the memory has been told of the end of the task that ends.
-        test_functions: Keras's functions of evaluation, by the steps of a call.
+        test_functions: Those of evaluation that Keras calls, by the steps of a call.
+        test_steps: Its steps over examples in memory.
     """
 
     arguments: Captured
@@ -113,6 +115,7 @@ class _Base:
     remember: Any = None
     is_closed: bool = False
     test_functions: dict[int, Any] = field(default_factory=dict)
+    test_steps: Any = None
 
 
 class Core(keras.Model):
@@ -206,7 +209,7 @@ class Core(keras.Model):
     class_weighing: Final[ClassWeights]
     nan_count: Final[NanCount]
     weights_of_adapters: adapters.AdapterWeights
-    seed: Final[int]
+    seed: Final[Seed]
     stores: Final[str]
     saves_memory: bool
     stores_now: keras.Variable
@@ -263,7 +266,7 @@ class Core(keras.Model):
         self.network = network
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
-        self.seed = checked_seed(seed)
+        self.seed = Seed(checked_seed(seed))
         checked_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self._base.head = head

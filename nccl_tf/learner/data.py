@@ -1,6 +1,7 @@
 """What a verb of a learner received, in one form: what came is asked once, at the door."""
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -8,8 +9,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.batch import check_one_target, check_task_ids, split_inputs
+from nccl_tf.batch import check_one_target, check_task_ids, split_inputs, take_rows
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import adapter_of
 from nccl_tf.received import (
     ARRAYS,
     BATCHES,
@@ -21,12 +23,13 @@ from nccl_tf.received import (
     class_names_of,
     form_of,
 )
-from nccl_tf.streams.batches import ByIndex
+from nccl_tf.streams.batches import IndexedBatches
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import JointTask, Task
 
-BATCH_SIZE, TEST_BATCH_SIZE = 10, 500
-"""Examples in a batch of a task, of training and of test, where the user names no number."""
+BATCH_SIZE, TEST_BATCH_SIZE, ARRAYS_BATCH_SIZE = 10, 500, 32
+"""Examples in a batch of a task, of training and of test, and of arrays, where the user names no
+number."""
 FIRST = 100
 """Examples that are looked at before a training."""
 
@@ -47,7 +50,8 @@ class FitData:
     """Examples as a verb of a learner received them, and what is known of them.
 
     Args:
-        x: Arrays, a `tf.data.Dataset`, a `keras.utils.PyDataset`, or what delivers batches.
+        x: Arrays, `IndexedBatches`, a `tf.data.Dataset`, a `keras.utils.PyDataset`, or what
+            delivers batches.
         y: Labels of arrays; None with others.
         weights: Of arrays; None for 1 each, and with others.
 
@@ -59,9 +63,8 @@ class FitData:
         positive: The name of class 1 that a stream was told to judge; None of others.
         batch_size: Examples in a batch of arrays, as Keras takes it.
         task_id: The number of the task of a stream that came; None of other data.
-        by_index: What the batches of a task are gathered from; None of other data.
-        begin_epoch: Chooses the order of the next epoch of a task, by its number; None of other
-            data.
+        indexed: Batches that came with an order of their own, as a task's; None of other data.
+        begin_epoch: Chooses their order, by the number of an epoch; None of other data.
         validation: The validation examples of that task; None where it has none.
 
     Raises:
@@ -90,6 +93,14 @@ class FitData:
                 f"received the stream {x.name!r}: expected data of one task; learn all tasks with "
                 "nccl_tf.learn(model, stream), or call fit for each task of the stream"
             )
+        indexed = x if isinstance(x, IndexedBatches) else None
+        if isinstance(x, tf.data.Dataset) and y is None and weights is None:
+            # That of a task's batches knows what it is made of.
+            indexed = getattr(x, "by_index", None)
+        self.indexed: IndexedBatches | None = indexed
+        self.begin_epoch = None if indexed is None else indexed.begin_epoch
+        if indexed is not None:
+            (x, y), batch_size = indexed.columns, indexed.size
         check_data(x)
         check_one_target(y)
         self.form = form_of(x)
@@ -97,8 +108,6 @@ class FitData:
         self.x = as_columns(x)
         self.y, self.weights = as_columns(y, "labels"), as_columns(weights, "sample_weight")
         self.batch_size = batch_size
-        self.by_index: ByIndex | None = getattr(x, "by_index", None)
-        self.begin_epoch = None if self.by_index is None else self.by_index.begin_epoch
 
     # ---- the doors of verbs --------------------------------------------------------------------
 
@@ -147,7 +156,7 @@ class FitData:
             return cls(x, y, weights, batch_size=batch_size)
         _refuse_beside_task(y=y, sample_weight=weights)
         _check_is_one(x, "test")
-        return cls(x.test_batches(batch_size or TEST_BATCH_SIZE))._named_by(x)
+        return cls(x.tested(batch_size or TEST_BATCH_SIZE))._named_by(x)
 
     @classmethod
     def of_arrays(cls, x: Any, y: Any = None, weights: Any = None, part: str = "test") -> "FitData":
@@ -212,11 +221,6 @@ class FitData:
         return (self.x, self.y, self.weights)[:count]
 
     @property
-    def for_keras(self) -> Any:
-        """As `validation_data` of `keras.Model.fit`."""
-        return self.x if self.y is None else self.columns
-
-    @property
     def inputs(self) -> Any:
         """Arrays of inputs, or their specification in a dataset; of other forms the data."""
         if self.form != DATASET:
@@ -241,15 +245,8 @@ class FitData:
         return self.y is not None or self.form == SEQUENCE
 
     @property
-    def labels(self) -> Any:
-        """All labels, where the host has them: of arrays, and of the batches of a task."""
-        return self.y if self.by_index is None else self.by_index.columns.labels
-
-    @property
     def all_inputs(self) -> Any:
-        """All inputs, where the host has them, likewise; None elsewhere."""
-        if self.by_index is not None:
-            return self.by_index.columns.inputs
+        """All inputs, where the host has them; None elsewhere."""
         return split_inputs(self.x)[0] if self.form == ARRAYS else None
 
     def tasks(self, default: Any) -> Any:
@@ -258,8 +255,6 @@ class FitData:
         Raises:
             UserError: They are no integers, or not one for each example.
         """
-        if self.by_index is not None:
-            return self.by_index.columns.tasks
         if self.form != ARRAYS or not self.names_tasks:
             return default
         check_task_ids(self.x["task"])
@@ -279,19 +274,30 @@ class FitData:
         return tf.TensorSpec(shape, tf.as_dtype(labels.dtype)) if shape.rank else None
 
     def known(self) -> HostFacts:
-        """What is known once all `labels`, tasks and weights that the host has were checked."""
+        """What is known once all labels, tasks and weights that the host has were checked."""
         # Examples of weight 0 may have any label, and lists are left to Keras.
-        if not isinstance(self.labels, (np.ndarray, tf.Tensor)):
+        if not isinstance(self.y, (np.ndarray, tf.Tensor)):
             return HostFacts()
         checked = self.weights is None or bool(np.all(np.asarray(self.weights) > 0))
         return HostFacts(checked, has_weights=not checked or self.weights is not None)
 
-    def count(self, validation_split: float = 0.0) -> int | None:
-        """How many batches Keras makes of them in a pass; None where it is not known.
+    def size(self, steps: int | None = None) -> int:
+        """Examples in a batch of arrays.
 
         Args:
-            validation_split: Share of arrays that is not trained on.
+            steps: Of an epoch, as `fit` and `evaluate` received them.
         """
+        count = len(tf.nest.flatten(self.x)[0])
+        return self.batch_size or (math.ceil(count / steps) if steps else ARRAYS_BATCH_SIZE)
+
+    def count(self, steps: int | None = None) -> int | None:
+        """How many batches there are in a pass; None where it is not known.
+
+        Args:
+            steps: As for `size`.
+        """
+        if self.indexed is not None:
+            return self.indexed.count
         if self.form == DATASET:
             count = int(self.x.cardinality())
             return count if count >= 0 else None
@@ -299,8 +305,7 @@ class FitData:
             return self.x.num_batches
         if self.form == BATCHES:
             return None
-        examples = len(tf.nest.flatten(self.x)[0])
-        return -(-int(examples * (1 - validation_split)) // (self.batch_size or 32))
+        return math.ceil(len(tf.nest.flatten(self.x)[0]) / self.size(steps))
 
     def first(self, needed: bool) -> Any:
         """A first batch, eager; None where none can be had without losing it.
@@ -333,15 +338,77 @@ class FitData:
         self.x = again()  # Keras takes generators alone
         return first
 
-    def few(self, first: Any) -> Any:
-        """Inputs of a few examples, of a `first` batch or of the batches of a task, or None."""
-        if first is not None:
-            return split_inputs(first[0])[0]
-        if self.by_index is None:
-            return None
-        return tf.nest.map_structure(lambda part: part[:FIRST], self.by_index.columns.inputs)
-
     # ---- the same data otherwise ---------------------------------------------------------------
+
+    def batches(self, shuffle: bool = False, steps: int | None = None) -> IndexedBatches | None:
+        """The batches of examples that the host has; None of other data.
+
+        Args:
+            shuffle: Whether arrays come in another order in each reading, of NumPy's global draws,
+                which `keras.utils.set_random_seed` seeds.
+            steps: As for `size`.
+        """
+        if self.indexed is not None:
+            return self.indexed
+        parts = tf.nest.flatten(self.columns)
+        at_hand = (isinstance(part, (np.ndarray, tf.Tensor)) and part.shape for part in parts)
+        # What is none, or has other lengths, Keras refuses.
+        if self.form != ARRAYS or not all(at_hand) or len(set(map(len, parts))) > 1:
+            return None
+        count, size = len(parts[0]), self.size(steps)
+
+        def order(_: int) -> tuple[np.ndarray, ...]:
+            # As Keras's own iterators over arrays draw it.
+            return (np.random.permutation(count) if shuffle else np.arange(count),)
+
+        columns = tf.nest.map_structure(_in_floatx, self.columns)
+        return IndexedBatches(columns, size, count, order)
+
+    def for_keras(
+        self, alone: bool, shuffle: bool = False, steps: int | None = None
+    ) -> dict[str, Any]:
+        """The data as arguments of Keras's verbs.
+
+        Args:
+            alone: Whether one device takes the steps; Keras shares out datasets to replicas.
+            shuffle, steps: As for `batches`.
+        """
+        batches = self.batches(shuffle, steps)
+        if alone and batches is not None:
+            return {"x": adapter_of(batches)}
+        if self.indexed is not None:
+            return {"x": self.indexed.dataset(changes=True)}
+        weights, size = self.weights, self.batch_size
+        return {"x": self.x, "y": self.y, "sample_weight": weights, "batch_size": size}
+
+    def split(self, share: float) -> tuple["FitData", "FitData"]:
+        """Arrays in two parts, as Keras has it: to train on, and the last ones to validate on.
+
+        Args:
+            share: Of those to validate on, in (0, 1).
+
+        Raises:
+            UserError: The data are no arrays, or a part would be empty.
+        """
+        if self.form != ARRAYS or self.indexed is not None:
+            raise UserError(
+                f"received validation_split={share} and {type(self.x).__name__}, of which nothing "
+                "can be split off: give validation_data"
+            )
+        count = len(tf.nest.flatten(self.x)[0])
+        kept = math.floor(count * (1 - share))
+        if not 0 < kept < count:
+            raise UserError(
+                f"received validation_split={share} of {count} examples, which leaves a part "
+                "empty: give a share such as 0.1, or validation_data"
+            )
+        parts = copy.copy(self), copy.copy(self)
+        for part, rows in zip(parts, (slice(kept), slice(kept, None)), strict=True):
+            part.x, part.y, part.weights = (
+                None if column is None else take_rows(column, rows)
+                for column in (self.x, self.y, self.weights)
+            )
+        return parts
 
     def with_task(self, task_id: int) -> "FitData":
         """The same data, whose inputs name the task of every example."""
@@ -363,6 +430,15 @@ class FitData:
         else:
             data.x = self.x.map(named)
         return data
+
+
+def _in_floatx(column: Any) -> Any:
+    """A column of arrays with its floats in Keras's `floatx`, as Keras takes them."""
+    kind, floatx = tf.as_dtype(column.dtype), tf.as_dtype(keras.config.floatx())
+    if not kind.is_floating or kind == floatx:
+        return column
+    is_tensor = isinstance(column, tf.Tensor)
+    return tf.cast(column, floatx) if is_tensor else column.astype(floatx.as_numpy_dtype)
 
 
 def _is_task(x: Any) -> bool:

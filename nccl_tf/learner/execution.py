@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf import keras_private, xla
@@ -24,7 +25,7 @@ from nccl_tf.keras_private import graph
 from nccl_tf.learner.data import HostFacts
 from nccl_tf.learner.turns import Turns
 from nccl_tf.networks.inspection import has_convolutions
-from nccl_tf.streams.batches import ByIndex, Columns
+from nccl_tf.streams.batches import IndexedBatches, Reading, gather
 
 LOGGER = logging.getLogger("nccl_tf")
 
@@ -58,12 +59,14 @@ class StepFunctions(NamedTuple):
         results: Returns the results of the metrics.
         loop: From a step to the function that Keras calls with an iterator, without XLA.
         adds_logs: Whether a step may add logs to the results of the metrics.
+        eagerly: Whether steps run eagerly, which `loop` does alone.
     """
 
     step: Callable[[Any], dict[str, Any]]
     results: Callable[[], dict[str, Any]]
     loop: Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
     adds_logs: bool
+    eagerly: bool = False
 
 
 class Execution:
@@ -73,8 +76,6 @@ class Execution:
         under_xla: Whether steps run under XLA; None where they do as long as XLA does not refuse
             them.
         traces: How often a step was traced.
-        columns: The examples that batches of indices are gathered from, where an iterator delivers
-            indices; None where it delivers batches.
         known: What the host knows of all that an iterator delivers; steps that need not compute it
             have graphs of their own.
         turns: Of the threads that use the learner.
@@ -83,7 +84,6 @@ class Execution:
     def __init__(self) -> None:
         self.turns = Turns()
         self.traces = 0
-        self.columns: Columns | None = None
         self.known = HostFacts()
         self._steps, self._thread = 1, threading.local()
         self._noted: list[Any] = []
@@ -254,23 +254,12 @@ class Execution:
         self._plain: dict[tuple[HostFacts, int], Callable[[Any], Any]] = {}
         self._results: Any = None
         self._take = graph(_stacked, reduce_retracing=True)
+        self._by_index: dict[HostFacts, StepsByIndex] = {}
         self._programs: dict[tuple[str, HostFacts], _Program] = {}
+        self._columns: tuple[IndexedBatches, Any] | None = None
         self._compiled: set[tuple[_Program, int, int]] = set()
 
     # ---- the train function ----------------------------------------------------------------------
-
-    def take(self, by_index: ByIndex | None, x: Any) -> Any:
-        """What Keras iterates over in a fit: under XLA the indices of a task's batches.
-
-        Args:
-            by_index: What the batches of a task are gathered from; None of other data.
-            x: The data.
-        """
-        if self.under_xla is False or by_index is None:
-            self.columns = None
-            return x
-        self.columns = _on_device(by_index.columns)
-        return by_index.rows
 
     def run(self, functions: StepFunctions, iterator: Any) -> Any:
         """Take the steps of one call, and return their logs: Keras's train function.
@@ -279,10 +268,33 @@ class Execution:
             StopIteration: There is no batch.
             UserError: XLA cannot compile the steps, and `compile` asked for it.
         """
-        runs_plainly = self.under_xla is False and self.columns is None
-        if runs_plainly or not _is_static(iterator):
+        if isinstance(iterator, Reading) and not functions.eagerly:
+            return self._run_by_index(functions, iterator)
+        if self.under_xla is False or not _is_static(iterator):
             return self._run_plainly(functions, iterator)
         return self._run_chunks(functions, iterator)
+
+    def _run_by_index(self, functions: StepFunctions, reading: Reading) -> Any:
+        """Take the steps of a call from examples in memory."""
+        left, logs = self.steps, None
+        while left and (rows := reading.take(left)) is not None:
+            count = len(rows[0])
+            if self.under_xla is False:
+                steps = self._by_index.setdefault(self.known, StepsByIndex(functions))
+                logs = steps.take(reading.batches, rows)
+            else:  # one gather, outside of the program of XLA
+                batches = gather(self._placed(reading.batches), *rows)
+                logs = self._learn(functions, batches, count, left)
+            left -= count
+        if logs is None:
+            raise StopIteration
+        return logs
+
+    def _placed(self, batches: IndexedBatches) -> Any:
+        """The columns of examples where steps under XLA take them from."""
+        if self._columns is None or self._columns[0] is not batches:
+            self._columns = batches, _on_device(batches.tensors)
+        return self._columns[1]
 
     def _run_chunks(self, functions: StepFunctions, iterator: Any) -> Any:
         left, logs = self.steps, None
@@ -312,8 +324,6 @@ class Execution:
 
     def _learn(self, functions: StepFunctions, batches: Any, count: int, asked: int) -> Any:
         """Learn stacked batches: K of them at once, fewer of them one by one."""
-        if self.columns is not None:  # one gather, outside of the program of XLA
-            batches = self.columns.gather(*batches)
         program = self._program(functions, batches)
         if count == self.steps == asked:
             return self._run(program, batches)
@@ -450,6 +460,68 @@ def _after_data(functions: StepFunctions) -> Callable[[Any], Any]:
     return begin
 
 
+class StepsByIndex:
+    """Steps without XLA over examples in memory: a graph for each form of these.
+
+    Args:
+        functions: What the graphs run.
+    """
+
+    def __init__(self, functions: StepFunctions) -> None:
+        self._functions = functions
+        self._graphs: dict[tuple[str, int | None], Any] = {}
+
+    def take(self, batches: IndexedBatches, rows: tuple[np.ndarray, ...]) -> Any:
+        """Take a step for each of some batches, and return their logs.
+
+        Args:
+            batches: All of them.
+            rows: Those of the steps, as `Reading.take` returns them.
+        """
+
+        def run(columns: Any, rows: tuple[tf.Tensor, ...]) -> Any:
+            def batch(number: tf.Tensor) -> Any:
+                with tf.device("CPU:0"):  # where the columns are
+                    return gather(columns, *(part[number] for part in rows))
+
+            return _steps(self._functions, tf.shape(rows[0])[0], batch)
+
+        form = tf.nest.map_structure(
+            lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), batches.tensors
+        )
+        # A graph that takes batches of any size, as a rest needs it, takes those of one size too.
+        name = f"{form}, {len(rows)}"
+        size = None if (name, None) in self._graphs else batches.fixed_size
+        if (name, size) not in self._graphs:
+            of_rows = tuple(tf.TensorSpec([None, size], part.dtype) for part in rows)
+            self._graphs[name, size] = graph(run, input_signature=(form, of_rows))
+        return self._graphs[name, size](batches.tensors, rows)
+
+
+def _steps(
+    functions: StepFunctions, count: tf.Tensor, batch: Callable[[tf.Tensor], Any]
+) -> dict[str, Any]:
+    """Take some steps, one after another, and return their logs. Graph code.
+
+    Args:
+        functions: The step, and the results of metrics after the last one.
+        count: How many steps.
+        batch: From the number of a step to its batch.
+    """
+    own = _own_logs(functions, batch(tf.constant(0))) if functions.adds_logs else {}
+
+    def step(number: tf.Tensor, logs: Any) -> Any:
+        del logs
+        found = functions.step(batch(number))
+        return number + 1, {name: found[name] for name in own}
+
+    start = {name: tf.zeros(s.shape, s.dtype) for name, s in own.items()}
+    _, logs = tf.while_loop(
+        lambda number, _: number < count, step, (0, start), parallel_iterations=1
+    )
+    return {**logs, **functions.results()}
+
+
 class _Program(NamedTuple):
     """The steps of stacked batches of one form, without XLA and under it."""
 
@@ -464,20 +536,12 @@ def _program(functions: StepFunctions, spec: Any) -> _Program:
         functions: The step, and the results of metrics after the last one.
         spec: Of a batch.
     """
-    own = _own_logs(functions, spec) if functions.adds_logs else {}
 
     def run(batches: Any) -> Any:
-        def step(number: tf.Tensor, logs: Any) -> Any:
-            del logs
-            found = functions.step(tf.nest.map_structure(lambda part: part[number], batches))
-            return number + 1, {name: found[name] for name in own}
+        def batch(number: tf.Tensor) -> Any:
+            return tf.nest.map_structure(lambda part: part[number], batches)
 
-        count = tf.shape(tf.nest.flatten(batches)[0])[0]
-        start = {name: tf.zeros(s.shape, s.dtype) for name, s in own.items()}
-        _, logs = tf.while_loop(
-            lambda number, _: number < count, step, (0, start), parallel_iterations=1
-        )
-        return {**logs, **functions.results()}
+        return _steps(functions, tf.shape(tf.nest.flatten(batches)[0])[0], batch)
 
     def run_under_xla(batches: Any) -> Any:
         with xla.program():
@@ -490,8 +554,9 @@ def _program(functions: StepFunctions, spec: Any) -> _Program:
     )
 
 
-def _own_logs(functions: StepFunctions, spec: Any) -> dict[str, Any]:
-    """The logs that a step of a user's class adds to those of the metrics."""
+def _own_logs(functions: StepFunctions, batch: Any) -> dict[str, Any]:
+    """The logs that a step of a user's class adds to those of the metrics, of a batch as this."""
+    spec = tf.nest.map_structure(lambda part: tf.TensorSpec(part.shape, part.dtype), batch)
     step = tf.function(functions.step, [spec], autograph=False)
     found = step.get_concrete_function().structured_outputs
     known = functions.results()
@@ -567,7 +632,7 @@ def _reason_of(error: Exception) -> str:
     return " ".join((found.group(1) if found else text.strip().split("\n")[0]).split())[:300]
 
 
-def _on_device(columns: Columns) -> Columns:
+def _on_device(columns: Any) -> Any:
     """The examples of a task on the device, where there is a GPU and they are not too large."""
     if not tf.config.get_visible_devices("GPU"):
         return columns
@@ -576,4 +641,4 @@ def _on_device(columns: Columns) -> Columns:
     if is_text or sum(part.dtype.size * int(tf.size(part)) for part in parts) > DEVICE_SHARE:
         return columns
     with tf.device("GPU:0"):
-        return Columns(*tf.nest.map_structure(tf.identity, tuple(columns)))
+        return tf.nest.map_structure(tf.identity, columns)

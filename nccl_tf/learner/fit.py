@@ -29,8 +29,7 @@ class Fit(keras.callbacks.Callback):
         validation: To validate on; None for none.
         epochs: The number of the last epoch, from 1.
         initial_epoch: Epochs that have been before.
-        steps_per_epoch: As `fit` received it.
-        validation_split: Share of arrays that is not trained on.
+        steps_per_epoch, validation_steps: As `fit` received them.
         resumes: Whether an earlier fit has passed over these examples.
 
     Attributes:
@@ -48,14 +47,14 @@ class Fit(keras.callbacks.Callback):
         epochs: int = 1,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
-        validation_split: float = 0.0,
+        validation_steps: int | None = None,
         resumes: bool = False,
     ) -> None:
         super().__init__()
         self.data, self.validation, self.steps_per_epoch = data, validation, steps_per_epoch
-        count = data.count(validation_split)
+        self._validation_steps = validation_steps
+        count = data.count(steps_per_epoch)
         self.batches = count if steps_per_epoch is None else steps_per_epoch
-        self._validation_split = validation_split
         self._epochs = range(initial_epoch, epochs)
         passes = range(0) if resumes else first_pass(initial_epoch, count, steps_per_epoch)
         self.first_pass = passes
@@ -85,13 +84,14 @@ class Fit(keras.callbacks.Callback):
             x, y, weights, batch_size: As for `FitData.of_fit`.
             network: Its preprocessor is applied, where it keeps one.
             seed: Of the orders of epochs of a task.
-            epochs, validation_split, steps_per_epoch: As for the class.
+            epochs, steps_per_epoch: As for the class.
+            validation_split: Share of arrays that is not trained on, without validation data.
             validation_data: Of any form; None for those of a task.
             validation_batch_size, validation_steps: As in Keras.
             **more: As for the class.
 
         Raises:
-            UserError: As for `FitData`, or validation data have no end.
+            UserError: As for `FitData` and `FitData.split`, or validation data have no end.
         """
         data = FitData.of_fit(
             x, y, weights, batch_size=batch_size, epochs=epochs, seed=seed,
@@ -99,31 +99,42 @@ class Fit(keras.callbacks.Callback):
         )  # fmt: skip
         given = data.validation if validation_data is None else validation_data
         validation = None if given is None else FitData.of_validation(given, validation_batch_size)
-        if validation is not None and validation_steps is None:
-            validation.check_ends()
+        if validation is not None:
+            validation.batch_size = validation.batch_size or batch_size
+            if validation_steps is None:
+                validation.check_ends()
         if prepares(network):
             data = prepared_data(network, data)
             validation = validation and prepared_data(network, validation)
+        if validation_split and validation is None:
+            data, validation = data.split(validation_split)
         return cls(
             data, validation, epochs=epochs, steps_per_epoch=steps_per_epoch,
-            validation_split=validation_split, **more,
+            validation_steps=validation_steps, **more,
         )  # fmt: skip
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The data as arguments of `keras.Model.fit`, but for what it iterates over."""
-        validation = self.validation
-        return {
-            "y": self.data.y, "sample_weight": self.data.weights,
-            "batch_size": self.data.batch_size, "steps_per_epoch": self.steps_per_epoch,
+    def arguments(self, alone: bool, shuffle: bool) -> dict[str, Any]:
+        """The data as arguments of `keras.Model.fit`.
+
+        Args:
+            alone, shuffle: As for `FitData.for_keras`.
+        """
+        arguments = {
+            **self.data.for_keras(alone, shuffle, self.steps_per_epoch),
+            "steps_per_epoch": self.steps_per_epoch,
             "initial_epoch": self._epochs.start, "epochs": self._epochs.stop,
-            "validation_split": self._validation_split,
-            "validation_data": validation and validation.for_keras,
-            "validation_batch_size": validation and validation.batch_size,
+        }  # fmt: skip
+        if self.validation is None:
+            return arguments
+        steps = self._validation_steps
+        x, *others = self.validation.for_keras(alone, steps=steps).values()
+        return arguments | {
+            "validation_data": (x, *others[:2]) if others and others[0] is not None else x,
+            "validation_steps": steps, "validation_batch_size": self.validation.batch_size,
         }  # fmt: skip
 
-    def choose(self, execution: Execution, callbacks: Sequence[Any]) -> Any:
-        """Choose how steps run and how many a call takes; returns what Keras iterates over.
+    def choose(self, execution: Execution, callbacks: Sequence[Any]) -> None:
+        """Choose how steps run and how many a call takes.
 
         Args:
             execution: Of the learner.
@@ -135,7 +146,6 @@ class Fit(keras.callbacks.Callback):
         execution.choose(batches, None if batches is None else batches * len(self._epochs))
         whole = next((c.whole_epoch for c in callbacks if hasattr(c, "whole_epoch")), batches)
         execution.set_per_call(whole, self.steps_per_epoch, callbacks)
-        return execution.take(self.data.by_index, self.data.x)
 
     # ---- while it runs ---------------------------------------------------------------------------
 

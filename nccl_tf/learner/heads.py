@@ -9,6 +9,7 @@ from nccl_tf.arguments.choices import MASKS
 from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.memories.task_classes import classes_of_tasks
+from nccl_tf.xla import Argument
 
 MASKED_LOGIT = -1e9
 """Takes the place of a masked logit: finite, so that no loss or gradient is ever NaN."""
@@ -60,10 +61,11 @@ class HeadMasks:
                     f"network has logits for the classes 0 to {num_classes - 1}"
                 )
             self.table[task, list(head)] = True
+        self._masks = Argument(self.table, "bool")
 
     def of(self, tasks: tf.Tensor) -> tf.Tensor:
         """bool [n, classes]: the classes of the tasks (int64 [n])."""
-        return tf.gather(self.table, tasks)
+        return tf.gather(self._masks.read(), tasks)
 
     def masked(
         self,

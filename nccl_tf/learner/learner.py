@@ -3,7 +3,7 @@
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -40,7 +40,7 @@ from nccl_tf.learner import (
 from nccl_tf.learner.columns import LOGITS, with_place_weights
 from nccl_tf.learner.core import Core
 from nccl_tf.learner.data import FitData, HostFacts, agreed_names
-from nccl_tf.learner.execution import StepFunctions, most_steps
+from nccl_tf.learner.execution import StepFunctions, StepsByIndex, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
@@ -63,6 +63,7 @@ from nccl_tf.networks.inspection import (
     vocabularies,
 )
 from nccl_tf.received import ARRAYS, check_counts, check_unmasked, no_examples
+from nccl_tf.streams.batches import Reading
 from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")
@@ -413,9 +414,9 @@ class Learner(Core):
             initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch, resumes=resumes,
             validation_split=validation_split, validation_data=validation_data,
             validation_batch_size=kwargs.pop("validation_batch_size", None),
-            validation_steps=kwargs.get("validation_steps"),
+            validation_steps=kwargs.pop("validation_steps", None),
         )  # fmt: skip
-        data = fit.data
+        data, loop = fit.data, self.devices.loop
         task_id = data.task_id if task_id is None else task_id
         if task_id is None:
             task_id = self.progress.next_task
@@ -428,6 +429,8 @@ class Learner(Core):
         checks.check_task_id(task_id)
         task_pass.check_can_be_passed(data, self.options)
         known = self._known_of(data, task_id)
+        if fit.validation is not None:
+            self._check_labels(fit.validation, task_id)
         self._try_metrics(data)
         factors = self.class_factors(class_weight, self._base.class_names)
 
@@ -438,33 +441,33 @@ class Learner(Core):
         if self.example_loss.is_softmax:
             self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
         first = data.first(needed=waits)
-        few = data.few(first)
-        if few is not None:
-            self.warn_once("scale", hints.scale_warning(self.network, few))
-            self.warn_once("columns", hints.column_warning(self.network, few))
+        if first is not None:
+            inputs = split_inputs(first[0])[0]
+            self.warn_once("scale", hints.scale_warning(self.network, inputs))
+            self.warn_once("columns", hints.column_warning(self.network, inputs))
         if first is not None and waits:
             self.build_memory(self.as_batch(first))
-        self._hint_of_targets(data.labels)
+        self._hint_of_targets(data.y)
         self._weigh_classes(factors)
         if begins:
-            self._pass_task(task_pass.BEGIN, data, validation_split)
+            self._pass_task(task_pass.BEGIN, data)
 
         # How steps run, and how many in a call.
         stores_once = self.stores == STORES[0]
         fit.watch(self.progress, self._check_goes_on, self.store_from_now if stores_once else None)
         callbacks = [*listed(callbacks), fit, *bar]
-        batches = fit.choose(self.execution, callbacks)
+        fit.choose(self.execution, callbacks)
 
         # Keras runs it.
         self.progress.left_open = "an earlier fit, which did not end,"
         forget_epoch_of_backup(self)
         self.execution.known = known
         try:
-            loop = self.devices.loop
+            shuffle = bool(shuffle and data.shuffles)
             run = super().fit if loop is None else functools.partial(loop.fit, self)
             history = run(
-                batches, **fit.arguments, verbose=verbose, callbacks=callbacks,
-                shuffle=shuffle and data.shuffles, **kwargs,
+                **fit.arguments(loop is None, shuffle), verbose=verbose, callbacks=callbacks,
+                shuffle=shuffle, **kwargs,
             )  # fmt: skip
         finally:
             self.execution.known = HostFacts()
@@ -478,10 +481,10 @@ class Learner(Core):
         self.warn_once("skipped", fit.skipped_warning(must_learn))
         self.progress.left_open = ""
         if history.epoch and not history.history:
-            raise no_examples(batches)
+            raise no_examples(data.x)
         # A backup may be of the end of the last epoch.
         if end_task and (history.epoch or epoch_of_backup(self)):
-            self._pass_task(task_pass.END, data, validation_split)
+            self._pass_task(task_pass.END, data)
             self.end_task()
         return history
 
@@ -499,10 +502,10 @@ class Learner(Core):
         hint = hints.positive_warning(self._base.class_names, self._base.positive, judged)
         self.warn_once("positive", hint)
 
-    def _pass_task(self, when: str, data: FitData, validation_split: float) -> None:
+    def _pass_task(self, when: str, data: FitData) -> None:
         """Pass the data of `fit` once more, where an option asks for it."""
         if task_pass.asking(self.options, when):
-            batches = task_pass.batches_of(data, validation_split)
+            batches = task_pass.batches_of(data)
             task_pass.pass_task(self.options, when, batches, self.as_batch)
 
     @property
@@ -658,25 +661,25 @@ class Learner(Core):
         ```
         """
         self.devices.check_scope(type(self).__name__)
-        validates = is_validation(kwargs)
-        data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
-        if steps is None:
-            data.check_ends()
-        if not validates:
+        loop, validates = self.devices.loop, is_validation(kwargs)
+        if validates:  # by `fit`, which has looked at the data, and which Keras iterates over
+            given = {"x": x}
+        else:
+            data = FitData.of_test(x, y, sample_weight, batch_size=batch_size)
+            if steps is None:
+                data.check_ends()
             data = prepared_data(self.network, data)
-        self._know_classes(data)
-        if not validates:
+            self._know_classes(data)
             data = self._with_tasks(data, task_id)
-        self._check_labels(data, int(self.progress.task.numpy()) if validates else None)
-        self._try_metrics(data)
+            self._check_labels(data, None)
+            self._try_metrics(data)
+            given = data.for_keras(loop is None, steps=steps)
         # Keras runs past a number of steps that those of a call do not divide.
         in_call = self.execution.steps if validates else 1
         with self._evaluating(), self.execution.calls_of(in_call):
-            loop = self.devices.loop
             run = super().evaluate if loop is None else functools.partial(loop.evaluate, self)
             logs = run(
-                data.x, y=data.y, batch_size=data.batch_size, verbose=verbose,
-                sample_weight=data.weights, steps=steps, callbacks=callbacks,
+                **given, verbose=verbose, steps=steps, callbacks=callbacks,
                 return_dict=return_dict, **kwargs,
             )  # fmt: skip
         if isinstance(logs, (list, dict)) and not logs:
@@ -718,9 +721,13 @@ class Learner(Core):
         if steps is None:
             data.check_ends()
         data = self._with_tasks(prepared_data(self.network, data), task_id)
+        data.batch_size = batch_size
+        given = data.for_keras(self.devices.loop is None, steps=steps)
         # Keras unrolls the steps of a call, and would trace anew for the last one.
         with self._evaluating(), self.execution.calls_of(1):
-            logits = super().predict(data.x, batch_size, verbose, steps, callbacks)
+            logits = super().predict(
+                given["x"], batch_size, verbose, steps=steps, callbacks=callbacks
+            )
         self._refuse_wrong_labels(self._base.wrong_at_test)
         return logits
 
@@ -812,8 +819,7 @@ class Learner(Core):
         loss_mean(self).update_state(mean, sample_weight=tf.reduce_sum(batch.weights))
         targets, weights = loss.measured(batch, logits)
         outputs = loss.metric_outputs(logits, targets)
-        results = self.compute_metrics(None, targets, outputs, weights)
-        return {name: value for name, value in results.items() if name not in self.log_names[1:]}
+        return self._at_test(self.compute_metrics(None, targets, outputs, weights))
 
     def predict_step(self, data: Any) -> tf.Tensor:
         """Logits of a batch of data. Graph code."""
@@ -840,21 +846,50 @@ class Learner(Core):
     def make_test_function(self, force: bool = False) -> Any:
         """As in Keras, with the current number of steps in a call."""
         if force or self.test_function is None:
-            self._base.test_functions = {}
+            self._base.test_functions, self._base.test_steps = {}, None
         steps = self.execution.steps
         if steps not in self._base.test_functions:
             super().make_test_function(force=True)
-            self._base.test_functions[steps] = self.test_function
+            self._base.test_functions[steps] = self._by_index(self.test_function, steps)
         self.test_function = self._base.test_functions[steps]
+
+    def _by_index(self, function: Callable[[Any], Any], steps: int) -> Callable[[Any], Any]:
+        """A function of evaluation that takes examples in memory by index, and others as it did."""
+        functions = StepFunctions(
+            self.test_step, lambda: self._at_test(self.get_metrics_result()), function,
+            self._adds_logs(type(self).test_step, Learner.test_step),
+        )  # fmt: skip
+        by_index = self._base.test_steps = self._base.test_steps or StepsByIndex(functions)
+
+        def test(iterator: Any) -> Any:
+            if self.run_eagerly or not isinstance(iterator, Reading):
+                return function(iterator)
+            logs, left = None, steps
+            while left and (rows := iterator.take(left)) is not None:
+                logs, left = by_index.take(iterator.batches, rows), left - len(rows[0])
+            if logs is None:
+                raise StopIteration
+            return logs
+
+        return test
+
+    def _at_test(self, results: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The results of metrics without what steps alone measure."""
+        return {name: value for name, value in results.items() if name not in self.log_names[1:]}
+
+    def _adds_logs(self, step: Any, plain: Any) -> bool:
+        """Whether a step of a user's class may add logs to the results of the metrics."""
+        return step is not plain or type(self).compute_metrics is not keras.Model.compute_metrics
 
     def make_train_function(self, force: bool = False) -> Any:
         """Keras's own function of the step, or one of whole chunks of steps under XLA."""
-        adds_logs = type(self).train_step is not Learner.train_step
+        adds_logs = self._adds_logs(type(self).train_step, Learner.train_step)
         loop = self.devices.loop
         function = function_of_steps if loop is None else loop.function_of_steps
         functions = StepFunctions(
-            self.train_step, self.get_metrics_result, functools.partial(function, self), adds_logs
-        )
+            self.train_step, self.get_metrics_result, functools.partial(function, self), adds_logs,
+            self.run_eagerly,
+        )  # fmt: skip
 
         def train(iterator: Any) -> Any:
             with self.execution.turns.take(), refusing_other_shapes():
@@ -968,7 +1003,7 @@ class Learner(Core):
             UserError: Labels are no whole numbers, one is no class of its task, a task id is out
                 of range, a weight is below 0, or a value is masked.
         """
-        labels, tasks, loss = data.labels, data.tasks(task), self.example_loss
+        labels, tasks, loss = data.y, data.tasks(task), self.example_loss
         self._check_not_behind()
         check_unmasked(labels, "labels")
         checks.check_sample_weights(data.weights)

@@ -75,12 +75,15 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def prepared_data(network: keras.Model, data: FitData) -> FitData:
-    """What a verb received, as `prepared`."""
-    x, y, weights = prepared(network, data.x, data.y, data.weights)
-    if x is data.x:
+    """What a verb received, as `prepared`; the batches of a task one by one, as they come."""
+    if not prepares(network):
+        return data
+    given = data.x if data.indexed is None else data.indexed.dataset(changes=True)
+    x, y, weights = prepared(network, given, *((data.y, data.weights) if given is data.x else ()))
+    if x is given:
         return data
     made = copy.copy(data)
-    made.x, made.y, made.weights, made.form, made.by_index = x, y, weights, form_of(x), None
+    made.x, made.y, made.weights, made.form, made.indexed = x, y, weights, form_of(x), None
     return made
 
 

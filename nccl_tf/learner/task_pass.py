@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.keras_private import graph
 from nccl_tf.learner.data import FitData
 from nccl_tf.learner.options.option import Option
-from nccl_tf.received import ARRAYS, BATCHES, SEQUENCE
+from nccl_tf.received import BATCHES, SEQUENCE
 
 BEGIN, END = "begin", "end"
 
@@ -72,22 +72,18 @@ def counted(batch: Batch) -> Batch:
     return batch._replace(inputs=inputs, weights=tf.where(has_nan, 0.0, batch.weights))
 
 
-def batches_of(data: FitData, validation_split: float = 0.0) -> Iterable[Any]:
+def batches_of(data: FitData) -> Iterable[Any]:
     """The batches of the data of `fit` once more: of a task in the order of the first epoch.
 
     Args:
-        data: What `fit` received.
-        validation_split: The share of arrays, at their end, that is not trained on.
+        data: What is trained on.
     """
     if data.begin_epoch is not None:
         data.begin_epoch(0)
     if data.form == SEQUENCE:
         return (data.x[number] for number in range(data.x.num_batches))
-    if data.form != ARRAYS:
-        return data.x
-    kept = int(len(tf.nest.flatten(data.x)[0]) * (1 - validation_split))
-    columns = tf.nest.map_structure(lambda part: part[:kept], data.columns)
-    return tf.data.Dataset.from_tensor_slices(columns).batch(data.batch_size or 32)
+    batches = data.batches()
+    return data.x if batches is None else batches
 
 
 def check_can_be_passed(data: FitData, options: Iterable[Option]) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.rng import number_of
 from nccl_tf.variables import add_to_rows, read_rows, write_rows
 
 
@@ -66,7 +67,7 @@ class EditedReservoirMemory(ReservoirMemory):
         """int64 [2]: the seed of the next draw of examples to edit, independent of `read`."""
         # Seeds are non-negative and complements negative: edits never share the stream of reads,
         # and reads draw the same examples with and without edits.
-        return tf.stack([tf.constant(~self.seed, tf.int64), self.edit_draws.value.assign_add(1)])
+        return tf.stack([-1 - number_of(self.seed), self.edit_draws.value.assign_add(1)])
 
     def read_ages(self, slots: tf.Tensor) -> tf.Tensor:
         """int64 [n]: how often the example in each slot (int64 [n]) was edited."""

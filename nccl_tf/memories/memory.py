@@ -27,7 +27,7 @@ from nccl_tf.memories.columns import (
     input_specs,
     shape_of,
 )
-from nccl_tf.rng import sample_without_replacement
+from nccl_tf.rng import Seed, sample_without_replacement, seeded
 from nccl_tf.variables import bytes_of, pack_bytes, read_rows, resize, unpack_bytes, write_rows
 
 
@@ -86,7 +86,7 @@ class Memory:
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the memory cannot do what others can, by the item of `nccl_tf.check_memory`."""
     capacity: Final[int]
-    seed: Final[int]
+    seed: Final[Seed]
     extras: dict[str, Any]
     variables: Final[list[keras.Variable]]
     columns: dict[str, keras.Variable]
@@ -122,7 +122,7 @@ class Memory:
                 "name capacity in Python, --memory or --memory_per_class at the command"
             )
         self.capacity = None if capacity is None else int(capacity)  # type: ignore[assignment]
-        self.seed = checked_seed(seed)
+        self.seed = Seed(checked_seed(seed))
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         self._base.arguments.replace({"extras": extras}, self._extras_as_argument())
         self.variables = []
@@ -506,7 +506,7 @@ class Memory:
     def next_seed(self) -> tf.Tensor:
         """int64 [2]: the seed of the memory's next random draw."""
         self.check_allocated()
-        return tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        return seeded(self.seed, self.draws.value.assign_add(1))
 
     @property
     def reads_open_task(self) -> bool:
@@ -602,8 +602,7 @@ class Memory:
     def upcoming(self, count: int) -> Batch:
         """The examples that the next `read(count)` returns, without drawing them."""
         self.check_allocated()
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value + 1])
-        return self.rows(*self.draw(count, seed))
+        return self.rows(*self.draw(count, seeded(self.seed, self.draws.value + 1)))
 
     def draw(self, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The slots (int64 [count]) and weights (float32 [count]) of what `read` returns.

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch, class_numbers
 from nccl_tf.errors import UserError
+from nccl_tf.xla import Argument
 
 MOST_ENTRIES = 2**27
 """Entries of a table of tasks and classes, 1 GB of them."""
@@ -40,14 +41,17 @@ class TaskClassIndex:
             )
         self.tasks = np.array([task for task, _ in pairs], np.int64)
         # The index of each pair; `count` for a class that is not in the task.
-        self._table = np.full((len(task_classes), 1 + largest), self.count, np.int64)
+        table = np.full((len(task_classes), 1 + largest), self.count, np.int64)
         for index, pair in enumerate(pairs):
-            self._table[pair] = index
+            table[pair] = index
+        self._shape = table.shape
+        self._bordered = Argument(_bordered(table, self.count), "int64")
 
     def lookup(self, batch: Batch) -> tf.Tensor:
         """int64 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         labels = class_numbers(batch.labels)
-        found = entries_at(self._table, batch.tasks, labels, outside=self.count)
+        places = _places(self._shape, batch.tasks, labels)
+        found = tf.gather(self._bordered.read(), places)
         return tf.where(batch.weights > 0, found, self.count)
 
 
@@ -60,17 +64,25 @@ def entries_at(table: np.ndarray, tasks: tf.Tensor, labels: tf.Tensor, outside: 
         labels: The class of each.
         outside: The entry of a pair that the table has no place for.
     """
-    # A border stands for every number that is out of range.
-    bordered = np.pad(table, 1, constant_values=outside)
+    return tf.gather(_bordered(table, outside), _places(table.shape, tasks, labels))
+
+
+def _bordered(table: np.ndarray, outside: Any) -> np.ndarray:
+    """A flat table with a border, which stands for every number that is out of range."""
+    return np.pad(table, 1, constant_values=outside).reshape(-1)
+
+
+def _places(shape: tuple[int, ...], tasks: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Where a bordered table of such a shape has the entries of pairs."""
     rows, columns = (
         # One kernel, where `tf.clip_by_value` is two.
         tf.raw_ops.ClipByValue(
             t=numbers, clip_value_min=_like(numbers, -1), clip_value_max=_like(numbers, count)
         )
         + 1
-        for numbers, count in zip((tasks, labels), table.shape, strict=True)
+        for numbers, count in zip((tasks, labels), shape, strict=True)
     )
-    return tf.gather(bordered.reshape(-1), rows * bordered.shape[1] + columns)
+    return rows * (shape[1] + 2) + columns
 
 
 def _like(numbers: tf.Tensor, value: int) -> tf.Tensor:

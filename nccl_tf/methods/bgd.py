@@ -13,7 +13,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.rows import bgd as rows
-from nccl_tf.rng import standard_normal
+from nccl_tf.rng import seeded, standard_normal
 from nccl_tf.variables import assign_all
 
 
@@ -84,7 +84,7 @@ class BGD(Learner):
 
     def noise(self) -> list[tf.Tensor]:
         """Independent standard normal numbers, a tensor per trainable variable."""
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        seed = seeded(self.seed, self.draws.value.assign_add(1))
         sizes = [int(np.prod(s.shape)) for s in self.sigmas]
         drawn = tf.split(standard_normal(seed, sum(sizes), self.sigmas[0].dtype), sizes)
         return [tf.reshape(part, s.shape) for part, s in zip(drawn, self.sigmas, strict=True)]

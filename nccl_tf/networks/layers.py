@@ -12,6 +12,7 @@ import tensorflow as tf
 from nccl_tf.arguments.choices import AUGMENTATIONS
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.keras_private import layers_of
+from nccl_tf.rng import Seed, seeded
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -153,7 +154,7 @@ class CountedDropout(keras.layers.Layer):
     def __init__(self, rate: float, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = float(rate)
-        self.seed = checked_seed(seed)
+        self.seed = Seed(checked_seed(seed))
         self.enabled = True
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int64", initializer="zeros", trainable=False,
@@ -166,7 +167,7 @@ class CountedDropout(keras.layers.Layer):
         if not (training and self.enabled):
             return inputs
         self.draws.assign(self.draws.value + 1)
-        seed = tf.stack([tf.constant(self.seed, tf.int64), tf.identity(self.draws.value)])
+        seed = seeded(self.seed, tf.identity(self.draws.value))
         # Integer draws are the same with and without XLA.
         bits = tf.random.stateless_uniform(
             tf.shape(inputs), seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
@@ -180,7 +181,7 @@ class CountedDropout(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Constructor arguments, for saving."""
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
+        return {**super().get_config(), "rate": self.rate, "seed": int(self.seed)}
 
 
 @contextmanager

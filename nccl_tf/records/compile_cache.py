@@ -55,8 +55,6 @@ class _Kept:
 
     def __init__(self, root: Path, key: str) -> None:
         self.root, self._pid = root, os.getpid()
-        if not re.fullmatch(r"[^\s'\"]+", str(root)):
-            raise OSError(f"{root} has a blank or a quote in it, which TF_XLA_FLAGS cannot take")
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_ours(root)
         if shutil.disk_usage(root).free < MOST_BYTES:
@@ -131,9 +129,9 @@ _kept: _Kept | None = None
 def use_compile_cache(folder: str | Path | None = None) -> Path | None:
     """Keep the programs that XLA compiles for a processor, and use those of earlier processes.
 
-    Bits stay the same. A program serves one TensorFlow, processor, number of threads and seed, and
-    needs the same graphs before it. Call it after TensorFlow's threads are set, before its first
-    operation; it may be imported already.
+    Bits stay the same. A program serves one TensorFlow, processor and number of threads, whatever
+    the seed, and needs the same graphs before it. Call it after TensorFlow's threads are set,
+    before its first operation; it may be imported already.
 
     Args:
         folder: Made where it is missing, with mode 0700: whoever can write into it can run code in
@@ -174,7 +172,7 @@ def use_compile_cache(folder: str | Path | None = None) -> Path | None:
     _kept = kept
     # A GPU's programs are left out: they depend on its driver too.
     words = (
-        f"--tf_xla_persistent_cache_directory={kept.own}",
+        f"--tf_xla_persistent_cache_directory={_quoted(kept.own)}",
         "--tf_xla_persistent_cache_device_types=CPU",
     )
     os.environ[_FLAGS] = " ".join((given, *words)).strip()
@@ -234,6 +232,11 @@ def _processor() -> str:
         return platform.processor()
     lines = re.findall(r"^(model name|flags|Features|CPU \w+)\s*:(.*)$", first, re.MULTILINE)
     return "\n".join(map("".join, lines))
+
+
+def _quoted(path: Path) -> str:
+    """A path as flags of TensorFlow take it, which end at a blank."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", str(path)) + '"'
 
 
 def _runs() -> bool:

@@ -1,14 +1,13 @@
 """The tasks of a stream, and their union for joint training."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.batches import count_steps, make_batches
-from nccl_tf.streams.epochs import epoch_batches
+from nccl_tf.streams.batches import IndexedBatches, Order, count_steps, pad_order
 from nccl_tf.streams.seeding import BATCH_ORDER, JOINT_ORDER, generator
 
 if TYPE_CHECKING:
@@ -60,11 +59,16 @@ class _Trained:
         Raises:
             UserError: The batch size or the number of passes is below 1, or the seed negative.
         """
-        self.steps(batch_size, passes)
-        orders = (self._order(seed, number) for number in range(passes))
-        return self._told(make_batches(*self._examples(), orders, batch_size, skip))
+        steps = self.steps(batch_size, passes)
 
-    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> "tf.data.Dataset":
+        def order(_: int) -> tuple[np.ndarray, ...]:
+            parts = (pad_order(self._order(seed, number), batch_size) for number in range(passes))
+            joined = map(np.concatenate, zip(*parts, strict=True))
+            return tuple(part[skip * batch_size :] for part in joined)
+
+        return self._batches(batch_size, max(steps - skip, 0), order).dataset()
+
+    def epochs(self, batch_size: int = 10, seed: int = 0, epochs: int = 1) -> IndexedBatches:
         """The same batches for a `fit` of several epochs, each pass in an epoch of its own.
 
         Args:
@@ -76,10 +80,15 @@ class _Trained:
             UserError: The batch size or the number of epochs is below 1, or the seed negative.
         """
         self.steps(batch_size, epochs)
-        orders = (self._order(seed, number) for number in range(epochs))
-        return self._told(epoch_batches(*self._examples(), orders, batch_size))
+        generator(seed, BATCH_ORDER)  # which refuses a seed that is none
 
-    def _told(self, batches: Any) -> "tf.data.Dataset":
+        def order(epoch: int) -> tuple[np.ndarray, ...]:
+            return pad_order(self._order(seed, epoch), batch_size)
+
+        return self._batches(batch_size, self.steps(batch_size), order)
+
+    def _batches(self, batch_size: int, count: int, order: Order) -> IndexedBatches:
+        batches = IndexedBatches.padded(*self._examples(), batch_size, count, order)
         batches.joins_tasks = self.joins_tasks
         return batches
 
@@ -156,8 +165,14 @@ class Task(_Trained):
         Raises:
             UserError: The batch size is below 1.
         """
+        return self.tested(batch_size).dataset()
+
+    def tested(self, batch_size: int = 500) -> IndexedBatches:
+        """The same batches without a dataset."""
         test = self.test
-        return make_batches(test, self.task_id, [np.arange(len(test.labels))], batch_size)
+        count = count_steps(len(test.labels), batch_size, 1)
+        padded = pad_order(np.arange(len(test.labels)), batch_size)
+        return IndexedBatches.padded(test, self.task_id, batch_size, count, lambda _: padded)
 
     def __repr__(self) -> str:
         return f"Task(task_id={self.task_id}, classes={self.classes}, num_train={self.num_train})"

@@ -96,9 +96,41 @@ def test_weights_say_what_a_step_need_not_find_out():
     assert FitData(X, Y.tolist()).known() == HostFacts()
 
 
-def test_arrays_that_are_held_out_are_no_batches_of_a_fit():
-    assert FitData(X, Y, batch_size=2).count(validation_split=0.4) == 3
-    assert FitData(X, Y).count() == 1
+def test_arrays_are_held_out_as_keras_does():
+    """Of ten examples the last four, by a share of 0.4."""
+    train, held_out = FitData(X, Y, Y + 1.0, batch_size=2).split(0.4)
+    assert train.count() == 3 and held_out.count() == 2
+    np.testing.assert_array_equal(train.x, X[:6])
+    for column, whole in zip(held_out.columns, (X, Y, Y + 1.0), strict=True):
+        np.testing.assert_array_equal(column, whole[6:])
+    for share in (0.99, 1.0):
+        with pytest.raises(UserError, match="leaves a part empty"):
+            FitData(X, Y).split(share)
+    with pytest.raises(UserError, match="give validation_data"):
+        FitData(dataset(X, Y)).split(0.5)
+
+
+def test_arrays_have_batches_of_32_or_of_the_size_that_a_number_of_steps_asks_for():
+    assert FitData(X, Y).count() == 1 and FitData(X, Y).batches().size == 32
+    assert FitData(X, Y).count(steps=2) == 2 and FitData(X, Y).batches(steps=2).size == 5
+
+
+def test_arrays_are_shuffled_anew_in_each_reading_by_the_seed_of_keras():
+    x, orders = np.arange(50), []
+    for _ in range(2):
+        keras.utils.set_random_seed(3)
+        batches = FitData(x, x, batch_size=50).batches(shuffle=True)
+        orders.append([next(iter(batches))[0].numpy().tolist() for _ in range(2)])
+    assert orders[0] == orders[1] and orders[0][0] != orders[0][1]
+    assert sorted(orders[0][0]) == x.tolist()
+    (labels,) = [labels for _, labels in FitData(x, x, batch_size=50).batches()]
+    assert labels.numpy().tolist() == x.tolist()
+
+
+def test_floats_come_in_the_dtype_of_keras():
+    data = FitData({"a": X.astype(np.float16), "b": Y}, tf.cast(Y, tf.float64))
+    inputs, labels = next(iter(data.batches()))
+    assert inputs["a"].dtype == labels.dtype == tf.float32 and inputs["b"].dtype == Y.dtype
 
 
 def test_a_first_batch_has_the_weights_of_arrays_and_a_dataset_is_read_where_needed():
@@ -111,11 +143,11 @@ def test_a_task_is_its_batches_or_its_examples():
     task = STREAM[0]
     data = FitData.of_fit(task, None, None, batch_size=None, epochs=2, seed=0)
     assert data.task_id == 0 and data.count() == 1 and data.known() == HostFacts(True, False)
-    np.testing.assert_array_equal(data.labels, task.train.labels)
+    np.testing.assert_array_equal(data.y, task.train.labels)
     orders = []
     for epoch in range(2):
         data.begin_epoch(epoch)
-        orders.append(next(iter(data.x))[0]["inputs"].numpy())
+        orders.append(next(iter(data.batches()))[0]["inputs"].numpy())
     assert not np.array_equal(*orders)
     np.testing.assert_array_equal(np.sort(orders[0], axis=0), np.sort(orders[1], axis=0))
     assert FitData.of_test(task).count() == 1
@@ -137,10 +169,10 @@ def test_what_a_task_leaves_no_room_for_is_refused():
 
 
 def test_validation_comes_in_every_form():
-    assert len(FitData.of_validation((X, Y), None).for_keras) == 2
-    assert len(FitData.of_validation([X, Y, np.ones(COUNT)], None).for_keras) == 3
+    assert len(FitData.of_validation((X, Y), None).columns) == 2
+    assert len(FitData.of_validation([X, Y, np.ones(COUNT)], None).columns) == 3
     data = dataset(X, Y)
-    assert FitData.of_validation(data, None).for_keras is data
+    assert FitData.of_validation(data, None).for_keras(alone=True)["x"] is data
     assert FitData.of_validation(STREAM[0], 5).count() == 2
     with pytest.raises(UserError, match="4 parts"):
         FitData.of_validation((X, Y, Y, Y), None)

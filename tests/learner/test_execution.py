@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from nccl_tf.learner import execution as module
 from nccl_tf.learner.execution import DENSE_STEPS, Execution, StepFunctions, steps_in_a_call
-from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.epochs import epoch_batches
+from nccl_tf.streams.batches import IndexedBatches
 
 
 class Frequent(keras.callbacks.Callback):
@@ -108,23 +107,39 @@ def test_a_single_step_has_the_results_of_metrics():
     assert logs == [{"count": 1, "total": 3}, {"count": 2, "total": 10}]
 
 
-def test_indices_are_gathered_from_the_examples_of_a_task():
-    examples = Examples(np.arange(1.0, 6.0, dtype=np.float32), np.arange(5, dtype=np.int32))
-    data = epoch_batches(examples, 0, [np.arange(5), np.arange(5)[::-1]], 5)
-    counted, seen = counting(), []
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("adds_logs", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_examples_in_memory_are_taken_by_index(padded, adds_logs, jit_compile):
+    """The numbers 1 to 11 in batches of 4: of 3 with padding, or of one that is smaller."""
+    order = np.resize(np.arange(11)[::-1], 12) if padded else np.arange(11)[::-1]
+    weights = ((np.arange(12) < 11).astype(np.float32),) if padded else ()
+    columns = (np.arange(1.0, 12.0, dtype=np.float32),)
+    batches = IndexedBatches(columns, 4, len(order), lambda _: (order, *weights))
+    counted = counting(adds_logs)
 
     def step(batch):
-        return counted.step(batch[0]["inputs"] * batch[2])
+        return counted.step(batch[0] * batch[1] if padded else batch[0])
 
-    steps = counted._replace(step=step)
-    for jit_compile in (True, False):
-        execution = Execution()
-        execution.begin(1, 200, jit_compile=jit_compile)
-        execution.choose(None, None)
-        taken = execution.take(data.by_index, data)
-        assert (taken is data) == (not jit_compile)
-        seen += run_all(execution, steps, iter(taken))
-    assert [each["total"] for each in seen] == [15, 30]
+    execution = Execution()
+    execution.begin(2, 200, jit_compile=jit_compile)
+    execution.choose(None, None)
+    execution.set_per_call(None, None, [])
+    logs = run_all(execution, counted._replace(step=step), iter(batches))
+    assert [each["count"] for each in logs] == [2, 3] and logs[-1]["total"] == 66
+    assert [each.get("last") for each in logs] == ([7, 3] if adds_logs else [None, None])
+
+
+def test_examples_in_memory_of_any_number_have_one_graph():
+    """So that tasks of all lengths are traced once; the rest of another size is one more form."""
+    execution, traced = Execution(), []
+    steps = counting()
+    noted = steps._replace(step=lambda batch: traced.append(batch[0].shape) or steps.step(batch[0]))
+    for count in (4, 8, 6, 10, 12):
+        order = np.arange(count)
+        batches = IndexedBatches((np.ones(count, np.float32),), 4, count, lambda _, o=order: (o,))
+        run_all(execution, noted, iter(batches))
+    assert traced == [(4,), (None,)]
 
 
 def test_what_is_known_has_a_graph_of_its_own():

@@ -154,7 +154,6 @@ X, Y = np.zeros((10, 3), np.float32), np.arange(10) % 2
         ({"epochs": 3, "initial_epoch": 1}, 10, [1]),
         ({"epochs": 3, "initial_epoch": 1, "resumes": True}, 10, []),
         ({"epochs": 3, "steps_per_epoch": 5}, 5, [0, 1]),
-        ({"epochs": 3, "validation_split": 0.5}, 5, [0]),
     ],
 )
 def test_the_epochs_of_a_fit(given, batches, first_pass):
@@ -162,8 +161,8 @@ def test_the_epochs_of_a_fit(given, batches, first_pass):
     assert fit.batches == batches and list(fit.first_pass) == first_pass
     execution = Execution()
     execution.begin(None, 200)
-    assert fit.choose(execution, [fit]) is fit.data.x
-    assert execution.steps == batches and execution.columns is None
+    fit.choose(execution, [fit])
+    assert execution.steps == batches
 
 
 def test_the_rest_of_an_epoch_has_the_calls_of_the_whole():
@@ -183,10 +182,15 @@ def received(x, y=None, weights=None, **given):
 
 def test_what_a_fit_hands_to_keras():
     fit = received(X, Y, Y + 1.0, batch_size=5, validation_data=(X, Y), validation_batch_size=7)
-    found = fit.arguments
+    found = fit.arguments(alone=False, shuffle=False)
     assert found["y"] is Y and found["epochs"] == 2 and found["initial_epoch"] == 0
     assert found["sample_weight"].tolist() == (Y + 1.0).tolist() and found["batch_size"] == 5
     assert found["validation_data"][0] is X and found["validation_batch_size"] == 7
+    found = fit.arguments(alone=True, shuffle=False)
+    assert found["x"].num_batches == 2 and found["validation_data"].num_batches == 2
+    assert not {"y", "sample_weight"} & set(found)
+    found = received(X, Y, validation_split=0.5).arguments(alone=False, shuffle=False)
+    assert len(found["x"]) == 5 and len(found["validation_data"][1]) == 5
     with pytest.raises(UserError, match="without an end"):
         received(X, Y, validation_data=tf.data.Dataset.from_tensors((X, Y)).repeat())
     endless = tf.data.Dataset.from_tensors((X, Y)).repeat()
@@ -202,7 +206,7 @@ def test_a_fit_looks_at_its_learner_and_begins_the_orders_of_epochs():
     seen = []
     for epoch in range(3):
         fit.on_epoch_begin(epoch)
-        seen.append([float(label) for _, label, _ in fit.data.x.unbatch()])
+        seen.append(np.concatenate([labels for _, labels, _ in fit.data.batches()]).tolist())
         fit.on_train_batch_end(CHECK_EVERY - 2)
         fit.on_train_batch_end(CHECK_EVERY)
         fit.on_epoch_end(epoch)
@@ -240,3 +244,86 @@ def test_callbacks_come_in_every_form_and_a_bar_where_it_is_asked_for():
     assert len(progress_bar("auto", "metrics")) == 1
     with pytest.raises(UserError, match="logs"):
         progress_bar(0, "some")
+
+
+# ---- examples in memory --------------------------------------------------------------------------
+
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.integers(0, 256, (13, *IMAGE_SHAPE), np.uint8)
+LABELS = RANDOM.choice(TASK_CLASSES[0], 13).astype(np.int32)
+
+
+def tasks_of(*sizes):
+    parts = [Examples(IMAGES[:size], LABELS[:size]) for size in sizes]
+    return [
+        Task(k, TASK_CLASSES[0], len(part.labels), lambda p=part: p, lambda p=part: p)
+        for k, part in enumerate(parts)
+    ]
+
+
+def compiled(**arguments):
+    learner = Finetune(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], **arguments)
+    return learner
+
+
+def test_examples_in_memory_need_no_graph_of_tf_data(monkeypatch):
+    learner, task = compiled(), tasks_of(13)[0]
+
+    def fail(*_, **__):
+        pytest.fail("a dataset is built")
+
+    for name in ("range", "from_tensor_slices", "from_tensors"):
+        monkeypatch.setattr(tf.data.Dataset, name, fail)
+    learner.fit(IMAGES, LABELS, batch_size=4, validation_split=0.3, verbose=0, end_task=False)
+    learner.fit(task, validation_data=(IMAGES, LABELS), verbose=0)
+    results = learner.evaluate(IMAGES, LABELS, batch_size=4, verbose=0)
+    assert results == pytest.approx(learner.evaluate(task, verbose=0), rel=1e-5)
+    assert learner.predict(IMAGES, batch_size=4, verbose=0).shape == (13, 4)
+
+
+def test_tasks_of_all_lengths_have_one_graph():
+    learner = compiled()
+    for task in tasks_of(3, 13, 7):
+        learner.fit(task, batch_size=3, verbose=0)
+    assert learner.execution.traces == 1 and int(learner.optimizer.iterations) == 1 + 5 + 3
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_arrays_give_every_form_of_data_the_same_weights(eagerly):
+    """In their order: arrays with a rest, a dataset of the same batches, and tf.Tensors."""
+    data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(4)
+    learned = []
+    for given in (
+        {"x": IMAGES, "y": LABELS, "batch_size": 4, "shuffle": False},
+        {"x": data},
+        {"x": tf.constant(IMAGES), "y": tf.constant(LABELS), "batch_size": 4, "shuffle": False},
+    ):
+        learner = compiled(run_eagerly=eagerly)
+        learner.fit(**given, epochs=2, verbose=0)
+        learned.append([learner.evaluate(IMAGES, LABELS, verbose=0), *learner.get_weights()])
+    for other in learned[1:]:
+        for one, two in zip(learned[0], other, strict=True):
+            np.testing.assert_allclose(two, one, rtol=1e-6, atol=1e-7)
+
+
+def test_wrong_labels_of_validation_are_told_before_the_first_step():
+    learner = compiled()
+    with pytest.raises(UserError, match="label"):
+        learner.fit(IMAGES, LABELS, validation_data=(IMAGES, LABELS + 90), verbose=0)
+    assert int(learner.optimizer.iterations) == 0 and not learner.progress.task_is_open.numpy()
+
+
+def test_logs_that_a_class_adds_come_from_examples_in_memory():
+    class Adding(Finetune):
+        def train_step(self, data):
+            return {**super().train_step(data), "rows": tf.shape(data[1])[0]}
+
+        def test_step(self, data):
+            return {**super().test_step(data), "tested": tf.shape(data[1])[0]}
+
+    learner = Adding(tiny_network())
+    learner.compile(keras.optimizers.SGD(0.1))
+    history = learner.fit(IMAGES, LABELS, batch_size=4, shuffle=False, verbose=0)
+    assert history.history["rows"] == [1]  # of the last batch
+    assert learner.evaluate(IMAGES, LABELS, return_dict=True, verbose=0)["tested"] == 13

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nccl_tf.errors import UserError
 from nccl_tf.streams.arrays import Examples
-from nccl_tf.streams.batches import pad_order
+from nccl_tf.streams.batches import IndexedBatches, pad_order
 from nccl_tf.streams.task import Task
 
 COUNT = 23
@@ -37,7 +37,7 @@ def read(dataset):
 
 def test_no_pipeline_is_tuned(task):
     """The thread that tunes can hang a pipeline that is given up."""
-    own = [task.train_batches(), task.test_batches(), task.epochs()]
+    own = [task.train_batches(), task.test_batches(), task.epochs().dataset()]
     for dataset in own:
         assert dataset.options().autotune.enabled is False
 
@@ -45,8 +45,8 @@ def test_no_pipeline_is_tuned(task):
 @given(n=st.integers(1, 60), batch_size=st.integers(1, 70))
 def test_padding_repeats_examples_of_the_last_batch(n, batch_size):
     order = np.random.default_rng(0).permutation(n)
-    indices, weights = pad_order(order, batch_size)
-    assert indices.shape == weights.shape == (-(-n // batch_size), batch_size)
+    indices, weights = (part.reshape(-1, batch_size) for part in pad_order(order, batch_size))
+    assert len(indices) == len(weights) == -(-n // batch_size)
     np.testing.assert_array_equal(indices[weights == 1], order)
     assert weights.sum() == n
     real, padding = indices[-1][weights[-1] == 1], indices[-1][weights[-1] == 0]
@@ -87,6 +87,41 @@ def test_order_is_given_by_seed_task_and_pass(task):
     other = Task(4, task.classes, COUNT, task._train, task._test)
     next_order = [f["inputs"][:, 0, 0, 0] for f, _, _ in other.train_batches(COUNT)]
     assert np.array(next_order).tolist() != order()
+
+
+@pytest.mark.parametrize("as_dataset", [False, True])
+def test_an_epoch_has_an_order_of_its_own_with_and_without_a_dataset(task, as_dataset):
+    """That of its pass, however often it is read."""
+    batches = task.epochs(5, seed=1, epochs=3)
+    read_from = batches.dataset(changes=True) if as_dataset else batches
+    assert len(list(read_from)) == task.steps(5)
+    passes = np.split(read(task.train_batches(5, seed=1, passes=3))[0], 3)
+    for epoch in (0, 2, 1, 1):
+        batches.begin_epoch(epoch)
+        numbers = [features["inputs"][:, 0, 0, 0] for features, _, _ in read_from]
+        np.testing.assert_array_equal(numbers, passes[epoch])
+
+
+def test_rows_are_taken_in_batches_of_one_size():
+    """Seven examples in batches of three, the last of one."""
+    columns = (np.arange(7.0), np.arange(7))
+    batches = IndexedBatches(columns, 3, 7, lambda _: (np.arange(7)[::-1],))
+    assert (batches.count, batches.fixed_size) == (3, None)
+    assert IndexedBatches(columns, 3, 6, batches.order).fixed_size == 3
+    for most, expected in [(1, [1, 1, 1]), (2, [2, 1]), (5, [2, 1])]:
+        reading, taken = iter(batches), []
+        while (rows := reading.take(most)) is not None:
+            taken.append(rows[0])
+        assert [len(part) for part in taken] == expected
+        assert np.concatenate([part.ravel() for part in taken]).tolist() == [6, 5, 4, 3, 2, 1, 0]
+    assert [labels.numpy().tolist() for _, labels in batches] == [[6, 5, 4], [3, 2, 1], [0]]
+
+
+def test_the_order_is_that_of_the_epoch_in_which_a_reading_begins(task):
+    batches = task.epochs(COUNT, epochs=2)
+    reading = iter(batches)
+    batches.begin_epoch(1)
+    assert reading.take(1)[0].tolist() == [task._order(0, 1).tolist()]
 
 
 def test_batch_size_does_not_change_the_order(task):

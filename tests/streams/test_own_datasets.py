@@ -91,7 +91,7 @@ def test_tasks_are_joined_by_the_names_of_their_inputs():
     stream = stream_from_datasets([(first, first), (second, second)])
     joint = JointTask(stream.tasks)
     for batches in (joint.train_batches(4), joint.epochs(4)):
-        for features, labels, _ in batches.as_numpy_iterator():
+        for features, labels, _ in batches:
             assert_named_right(features["inputs"], labels)
     for task in stream.blurred(0.5):
         assert set(task.classes) == {0, 1, 2, 3}

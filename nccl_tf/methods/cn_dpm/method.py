@@ -18,6 +18,7 @@ from nccl_tf.methods.cn_dpm.assignment import assign, log_joint
 from nccl_tf.methods.cn_dpm.experts import ExpertOutputs, Experts
 from nccl_tf.methods.cn_dpm.training import PartTraining, Sleep
 from nccl_tf.methods.rows import cn_dpm as rows
+from nccl_tf.rng import seeded
 
 _DEFAULTS = {
     "mlp": {
@@ -176,7 +177,7 @@ class CNDPM(Learner):
         experts = self.experts
         inputs = experts.scale_images(batch.inputs)
         size = batch.labels.shape[0] or tf.shape(batch.labels)[0]
-        noise = experts.sample_noise(tf.stack([tf.constant(self.seed, tf.int64), draw]), size)
+        noise = experts.sample_noise(seeded(self.seed, draw), size)
         view = experts.expert_outputs(inputs, noise)
         raw = experts.log_posterior(view)
         logits = Logits(raw, self.masked(raw, batch))
@@ -235,5 +236,4 @@ class CNDPM(Learner):
         self.experts.count.assign(expert)
 
     def _seeds(self, draw: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
-        seed = tf.constant(self.seed, tf.int64)
-        return lambda i: tf.stack([seed, draw + 1 + i])
+        return lambda i: seeded(self.seed, draw + 1 + i)

@@ -17,7 +17,7 @@ from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.orthog_subspace import stiefel
 from nccl_tf.methods.rows import orthog_subspace as rows
 from nccl_tf.networks.inspection import FeaturesAndHead
-from nccl_tf.rng import uniform_below
+from nccl_tf.rng import seeded, uniform_below
 
 RENEWAL = 100
 """Steps after which rounding is taken out of the orthonormal kernels."""
@@ -140,7 +140,7 @@ class OrthogSubspace(Learner):
             return super().update(batch)
         past = tf.cast(self.memory.ended.value, tf.int64)
         count = tf.reduce_sum(past)
-        seed = tf.stack([tf.constant(self.seed, tf.int64), self.draws.value.assign_add(1)])
+        seed = seeded(self.seed, self.draws.value.assign_add(1))
         number = uniform_below(seed, tf.maximum(count, 1)[None])[0]
         drawn = tf.argmax(tf.cumsum(past) > number)
         replay = self.memory.read_task(drawn)
