@@ -1,8 +1,12 @@
 """Steps of five methods in PyTorch, eager and as one CUDA graph, and of four in Avalanche 0.6.
 
-pip install torch==2.13.0, then pip install avalanche-lib==0.6.0 (without torchvision's CUDA build:
---no-deps), then python -m benchmarks.peers: steps here and in Avalanche on permuted MNIST, as users
-train. The PyTorch steps are sides of `resnet_step` and `gpu`.
+pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+pip install --no-deps avalanche-lib==0.6.0 torchvision==0.28.0
+pip install beautifulsoup4 dill gdown gputil psutil pytorchcv qpsolvers quadprog torchmetrics tqdm
+python -m benchmarks.peers
+
+It times steps here and in Avalanche on permuted MNIST, as users train. The PyTorch steps are sides
+of `resnet_step` and `gpu`.
 """
 
 import itertools
@@ -332,8 +336,8 @@ def ours(method, stream, memory, **arguments):
     learner = method(network, memory, **arguments)
     learner.compile(keras.optimizers.SGD(RATE))
     tasks = iter(stream)
-    learner.fit(next(tasks).train_batches(BATCH), verbose=0)
-    return lambda: learner.fit(next(tasks).train_batches(BATCH), verbose=0)
+    learner.fit(next(tasks), verbose=0, batch_size=BATCH)
+    return lambda: learner.fit(next(tasks), verbose=0, batch_size=BATCH)
 
 
 def main() -> None:
