@@ -209,7 +209,7 @@ class Core(keras.Model):
     class_weighing: Final[ClassWeights]
     nan_count: Final[NanCount]
     weights_of_adapters: adapters.AdapterWeights
-    seed: Final[Seed]
+    seed: Final[int]
     stores: Final[str]
     saves_memory: bool
     stores_now: keras.Variable

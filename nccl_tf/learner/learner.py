@@ -441,12 +441,12 @@ class Learner(Core):
         if self.example_loss.is_softmax:
             self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
         first = data.first(needed=waits)
+        if first is not None and waits:
+            self.build_memory(self.as_batch(first))  # It refuses what is no rows of one length.
         if first is not None:
             inputs = split_inputs(first[0])[0]
             self.warn_once("scale", hints.scale_warning(self.network, inputs))
             self.warn_once("columns", hints.column_warning(self.network, inputs))
-        if first is not None and waits:
-            self.build_memory(self.as_batch(first))
         self._hint_of_targets(data.y)
         self._weigh_classes(factors)
         if begins:

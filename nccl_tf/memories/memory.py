@@ -86,7 +86,7 @@ class Memory:
     cannot: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Why the memory cannot do what others can, by the item of `nccl_tf.check_memory`."""
     capacity: Final[int]
-    seed: Final[Seed]
+    seed: Final[int]
     extras: dict[str, Any]
     variables: Final[list[keras.Variable]]
     columns: dict[str, keras.Variable]

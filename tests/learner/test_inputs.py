@@ -152,7 +152,7 @@ def test_sequences_of_other_lengths_are_refused():
     network = keras.Sequential([keras.Input((None,)), *text_network().layers])
     memory = nccl_tf.ReservoirMemory(9, (LENGTH,), example_dtype="int64")
     learner = build(nccl_tf.ExperienceReplay, network, memory, run_eagerly=False)
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    with pytest.raises(UserError, match="one length"):
         learner.fit(sequences.padded_batch(2), verbose=0)
     assert not learner.memory.labels.numpy().any()
     # The network of before takes them padded.

@@ -139,7 +139,7 @@ def test_accuracy_says_what_it_cannot_count():
     with pytest.raises(UserError, match="says nothing of classes"):
         learner.compile("sgd", "mse", metrics=["accuracy"])
     learner.compile("sgd", "mse")
-    with pytest.raises(UserError, match="has no classes"):
+    with pytest.raises(UserError, match="not one class for each example"):
         learner.accuracy(INPUTS, VALUES, 0)
 
 
