@@ -280,7 +280,10 @@ class Execution:
         while left and (rows := reading.take(left)) is not None:
             count = len(rows[0])
             if self.under_xla is False:
-                steps = self._by_index.setdefault(self.known, StepsByIndex(functions))
+                steps = self._by_index.get(self.known)
+                if steps is None:
+                    steps = StepsByIndex(functions, self.note_graph)
+                    self._by_index[self.known] = steps
                 logs = steps.take(reading.batches, rows)
             else:  # one gather, outside of the program of XLA
                 batches = gather(self._placed(reading.batches), *rows)
@@ -465,10 +468,11 @@ class StepsByIndex:
 
     Args:
         functions: What the graphs run.
+        note_graph: Notes a graph that is being traced, as `Execution.note_graph`.
     """
 
-    def __init__(self, functions: StepFunctions) -> None:
-        self._functions = functions
+    def __init__(self, functions: StepFunctions, note_graph: Callable[[], None]) -> None:
+        self._functions, self._note_graph = functions, note_graph
         self._graphs: dict[tuple[str, int | None], Any] = {}
 
     def take(self, batches: IndexedBatches, rows: tuple[np.ndarray, ...]) -> Any:
@@ -480,6 +484,8 @@ class StepsByIndex:
         """
 
         def run(columns: Any, rows: tuple[tf.Tensor, ...]) -> Any:
+            self._note_graph()
+
             def batch(number: tf.Tensor) -> Any:
                 with tf.device("CPU:0"):  # where the columns are
                     return gather(columns, *(part[number] for part in rows))

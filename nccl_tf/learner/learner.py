@@ -859,7 +859,9 @@ class Learner(Core):
             self.test_step, lambda: self._at_test(self.get_metrics_result()), function,
             self._adds_logs(type(self).test_step, Learner.test_step),
         )  # fmt: skip
-        by_index = self._base.test_steps = self._base.test_steps or StepsByIndex(functions)
+        by_index = self._base.test_steps = self._base.test_steps or StepsByIndex(
+            functions, self.execution.note_graph
+        )
 
         def test(iterator: Any) -> Any:
             if self.run_eagerly or not isinstance(iterator, Reading):

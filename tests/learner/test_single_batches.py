@@ -78,7 +78,7 @@ def test_a_label_without_a_class_is_refused():
 def test_ten_batches_without_a_finite_loss_fail():
     learner = replay(run_eagerly=False)
     x, y = next(batches(0))
-    bad = np.full(len(y), np.inf, np.float32)
+    bad = np.full(len(y), 3e38, np.float32)  # Their sum is infinite.
     for _ in range(9):
         learner.train_on_batch(x, y, sample_weight=bad)
     with pytest.raises(LearningFailedError, match="10 steps in a row"):
