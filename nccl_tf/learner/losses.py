@@ -315,8 +315,10 @@ class ExampleLoss:
             return outputs
         keep = batch.extras[STREAM_CLASSES]
         if not self.is_one_unit:
-            outside = keep.shape[-1] > outputs.shape[-1]  # one output of a softmax
-            return select_logits(keep[:, : outputs.shape[-1]] if outside else keep, outputs)
+            # One output of a softmax has fewer; on replicas the number is not known beforehand.
+            if keep.shape[-1] != outputs.shape[-1]:
+                keep = keep[:, : tf.shape(outputs)[-1]]
+            return select_logits(keep, outputs)
         outputs = at_least_float32(outputs)
         no, yes = (MASKED_LOGIT, -MASKED_LOGIT) if self.from_logits else (0.0, 1.0)
         outputs = tf.where(keep[:, 1:], outputs, tf.constant(no, outputs.dtype))
