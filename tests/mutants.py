@@ -205,7 +205,7 @@ MUTANTS = {
         "tests/methods/test_der.py",
     ),
     "ER-ACE: no mask of the stream": Mutant(
-        "return select_logits(batch.extras[STREAM_CLASSES], logits)", "return logits",
+        "return select_logits(keep, outputs)", "return outputs",
         "tests/methods/test_er_ace.py tests/learner/test_stream_mask.py",
     ),
     "MER: the other way of interpolation": Mutant(
