@@ -76,24 +76,26 @@ class Job(NamedTuple):
 
 def cells() -> Iterator[Cell]:
     """All cells, those of the most worth first."""
-    most = max(data.get("more_passes", 0) for data in DATA.values())
-    for passes in (*PLAN["passes"], most):
-        for share in PLAN["shares"]:
-            for system in SYSTEMS.values():
-                for name, data in DATA.items():
-                    if cell := _cell(system, name, data, passes, share):
-                        yield cell
+    for passes, share in dict.fromkeys((part["passes"], part["share"]) for part in PLAN["order"]):
+        yield from cells_of(passes, share)
+
+
+def cells_of(passes: int, share: float) -> Iterator[Cell]:
+    """The cells of all systems and data sets with these passes and this share of memory."""
+    for system in SYSTEMS.values():
+        for name, data in DATA.items():
+            if cell := _cell(system, name, data, passes, share):
+                yield cell
 
 
 def _cell(system: Row, name: str, data: Row, passes: int, share: float) -> Cell | None:
+    first, extra = PLAN["order"][0], {each.get("more_passes") for each in DATA.values()}
     keeps = METHODS[system["method"]].memory is not None
-    is_first_share = share == PLAN["shares"][0]
-    is_usual = passes in PLAN["passes"]
-    if name not in system.get("data", DATA) or (not keeps and not is_first_share):
+    if name not in system.get("data", DATA) or (not keeps and share != first["share"]):
         return None
     if system.get("once"):
-        passes = 1 if passes == PLAN["passes"][0] else 0
-    elif not is_usual and (passes != data.get("more_passes") or not is_first_share):
+        passes = 1 if passes == first["passes"] else 0
+    elif passes in extra and passes != data.get("more_passes"):
         return None
     return Cell(name, system["name"], passes, share if keeps else None) if passes else None
 
@@ -112,11 +114,14 @@ def jobs(results: Mapping[str, Row]) -> list[Job]:
         results: The finished ones by name.
     """
     found: dict[str, Job] = {}
-    for seed in PLAN["seeds"]:
-        for cell in cells():
-            rate = chosen(cell, results)
-            for job in (*trials(cell), Job(cell, "evaluated", seed, rate)):
-                found.setdefault(job.name, job)
+    for part in PLAN["order"]:
+        for seed in part["seeds"]:
+            for cell in cells_of(part["passes"], part["share"]):
+                if cell.data not in part.get("data", DATA):
+                    continue
+                rate = chosen(cell, results)
+                for job in (*trials(cell), Job(cell, "evaluated", seed, rate)):
+                    found.setdefault(job.name, job)
     return list(found.values())
 
 

@@ -69,12 +69,14 @@ def test_what_cannot_be_learned_with_is_kept_as_a_problem():
     assert chosen(DIGITS, found | {worst.name: row}) == DIGITS.rates[0]
 
 
-def test_a_seed_of_everything_comes_first_and_tuning_before_what_it_chooses():
+def test_each_cell_has_all_seeds_and_its_tuning_comes_before():
     every = jobs({})
     names = [job.name for job in every]
     assert len(set(names)) == len(names)
-    seeds = [job.seed for job in every if job.part == "evaluated"]
-    assert seeds == sorted(seeds)
+    seeds = [(job.cell, job.seed) for job in every if job.part == "evaluated"]
+    assert set(seeds) == {(cell, seed) for cell in cells() for seed in PLAN["seeds"]}
+    for cell in cells():
+        assert [seed for each, seed in seeds if each == cell] == PLAN["seeds"]
     for place, job in enumerate(every):
         if job.part == "evaluated" and len(job.cell.rates) > 1:
             assert job.rate is None
@@ -104,7 +106,7 @@ def test_the_tables_show_each_number_under_its_passes():
 def test_workers_share_the_runs_and_go_on(tmp_path, monkeypatch):
     """A run that is claimed is left alone; a finished one is not made again."""
     few = [cell for cell in cells() if cell == DIGITS]
-    monkeypatch.setattr("studies.passes.plan.cells", lambda: few)
+    monkeypatch.setattr("studies.passes.plan.cells_of", lambda passes, share: few)
     monkeypatch.setattr(run.Places, "cut", lambda self, name, tuning: tiny_cut())
     made = []
 
