@@ -26,10 +26,10 @@ _KINDS: dict[str, dict[str, Any]] = {
     "integer": {"type": "integer", "minimum": 0, "maximum": _LARGEST},
     "number": {"type": "number", "minimum": 0, "maximum": _NUMBER},
     "metric": {"type": "number", "minimum": -_NUMBER, "maximum": _NUMBER},
+    "fraction": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
     "object": {"type": "object"},
     "list": {"type": "array", "items": {"type": "array", "items": {"$ref": "#/$defs/fraction"}}},
 }
-_DEFS = {**_KINDS, "fraction": {"type": ["number", "null"], "minimum": 0, "maximum": 1}}
 
 
 def schema() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def schema() -> dict[str, Any]:
             "itself: the metrics against the matrix, the names against the settings, the hash "
             "against the settings."
         ),
-        "$defs": _DEFS,
+        "$defs": _KINDS,
         "type": "object",
         "required": [
             "schema_version",

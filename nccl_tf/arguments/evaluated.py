@@ -41,9 +41,12 @@ def tasks_to_evaluate(evaluate: str, after: int, tasks: int) -> range:
 
     Args:
         evaluate: As for `checked_evaluate`.
-        after: Number of the task, from 0.
+        after: Number of the task, from 0; -1 for before the first one, where all are evaluated, as
+            forward transfer needs, and with "new" the first one alone.
         tasks: Number of tasks.
     """
+    if after < 0:
+        return range(1 if evaluate == NEW else tasks)
     every = _EVERY.fullmatch(evaluate)
     is_whole = evaluate == ALL or after == tasks - 1
     if is_whole or (every and (after + 1) % int(every[1]) == 0):

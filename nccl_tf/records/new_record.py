@@ -11,7 +11,13 @@ from nccl_tf.records.options import Options
 from nccl_tf.records.provenance import versions
 from nccl_tf.records.record import SCHEMA_VERSION, Record
 from nccl_tf.records.settings import Settings
-from nccl_tf.records.summary import AVERAGED, averaged_numbers, matrix_to_json, summarize
+from nccl_tf.records.summary import (
+    AVERAGED,
+    averaged_numbers,
+    matrix_to_json,
+    row_to_json,
+    summarize,
+)
 
 
 def make_record(
@@ -31,7 +37,7 @@ def make_record(
         options: How.
         seed: Seed of the run.
         matrix: Accuracies, float [tasks, tasks], fractions, nan where not evaluated.
-        initial: Accuracies before training, float [tasks], fractions.
+        initial: Accuracies before training, float [tasks], fractions, nan where not evaluated.
         measured: `package_source`, times in seconds, steps, rates, parameters and peak memory in
             bytes.
         averaged: Accuracies with the averaged weights, like `matrix`; None without an average.
@@ -59,7 +65,7 @@ def make_record(
         },
         "versions": versions(),
         "accuracy_matrix": matrix_to_json(matrix),
-        "initial_accuracy": [float(a) for a in initial],
+        "initial_accuracy": row_to_json(initial),
         **values,
         "undefined": undefined,
         **({} if averaged is None else _averaged(averaged, values["forgetting"] is None)),

@@ -112,8 +112,8 @@ class Record:
         "K x K: row i, column j is the accuracy on task j after training task i, null where it was "
         "not evaluated.",
     )
-    initial_accuracy: Sequence[float] = _entry(
-        "numbers", "K accuracies before training.", maximum=1
+    initial_accuracy: Sequence[float | None] = _entry(
+        "fractions", "K accuracies before training, null where not evaluated."
     )
     average_accuracy: float = _entry(
         "metric|null", "As the matrix gives it, as are the four that follow.", minimum=0, maximum=1
@@ -403,7 +403,7 @@ def _kind_problem(content: Mapping[str, Any]) -> str:
         for i, j, value in (
             (i, j, value) for i, row in enumerate(content[name]) for j, value in enumerate(row)
         ):
-            if value is not None and not (type(value) in (int, float) and 0 <= value <= 1):
+            if not _is_fraction(value):  # Not `_is`: a matrix has very many.
                 return f"'{name}.{i}.{j}' is {reprlib.repr(value)}, expected a fraction"
     return ""
 
@@ -424,6 +424,7 @@ def _is(value: Any, expected: str) -> bool:
         "integer": number and isinstance(value, int) and value >= 0,
         "number": number and value >= 0,
         "metric": number,
+        "fraction": _is_fraction(value),
         "list": isinstance(value, list),
         "object": isinstance(value, dict),
     }
@@ -431,6 +432,10 @@ def _is(value: Any, expected: str) -> bool:
         kinds[kind] if kind in kinds else isinstance(value, list) and _all_are(value, kind)
         for kind in expected.split("|")
     )
+
+
+def _is_fraction(value: Any) -> bool:
+    return value is None or (type(value) in (int, float) and 0 <= value <= 1)
 
 
 def _all_are(values: Sequence[Any], kinds: str) -> bool:
@@ -480,6 +485,9 @@ def _contradiction(record: Record) -> str:
             return f"{name} has no accuracy {place}"
     if len(record.initial_accuracy) != tasks:
         return f"initial_accuracy is not of {tasks} tasks"
+    for j in tasks_to_evaluate(settings.evaluate or ALL, -1, tasks):
+        if record.initial_accuracy[j] is None:
+            return f"initial_accuracy has none on task {j + 1}"
     if record.task_steps is not None and sum(record.task_steps) != record.steps:
         return "'steps' is not the sum of task_steps"
     values, undefined = summarize(

@@ -26,7 +26,7 @@ def summarize(
 
     Args:
         matrix: Accuracies [tasks, tasks], fractions, nan or None where not evaluated.
-        initial: Accuracies before training [tasks], fractions.
+        initial: Accuracies before training [tasks], fractions, nan or None where not evaluated.
         joint: Whether all tasks are learned at once.
 
     Returns:
@@ -66,4 +66,9 @@ def averaged_numbers(matrix: Any, undefined: bool) -> dict[str, float | None]:
 
 def matrix_to_json(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:
     """A matrix as JSON values, null where it is nan."""
-    return [[None if math.isnan(a) else float(a) for a in row] for row in matrix]
+    return [row_to_json(row) for row in matrix]
+
+
+def row_to_json(row: Iterable[float]) -> list[float | None]:
+    """A row as JSON values, null where it is nan."""
+    return [None if math.isnan(a) else float(a) for a in row]

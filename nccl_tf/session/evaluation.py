@@ -11,7 +11,7 @@ import tensorflow as tf
 from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.average import AverageWeights
-from nccl_tf.records.summary import matrix_to_json
+from nccl_tf.records.summary import matrix_to_json, row_to_json
 
 
 class Evaluation:
@@ -29,7 +29,7 @@ class Evaluation:
     Attributes:
         matrix: float [tasks, tasks], nan where not evaluated, with the plain weights.
         averaged: The same with the averaged weights; None where the learner keeps no average.
-        initial: The value of each task before training.
+        initial: The value of each task before training, nan where not evaluated.
         seconds: Time spent in evaluation.
         confusions: For "plain" and "averaged" weights and each row, how the test examples of the
             tasks so far were classified: right classes, predicted ones (the number of classes for
@@ -55,8 +55,10 @@ class Evaluation:
         self._row = -1
 
     def evaluate_initial(self) -> None:
-        """Evaluate all tasks with the initial weights, which any average begins with."""
-        self.initial = self._values(range(len(self._tasks)), lambda: None)
+        """Evaluate with the initial weights, which any average begins with."""
+        count = len(self._tasks)
+        values = self._values(tasks_to_evaluate(self._evaluate, -1, count), lambda: None)
+        self.initial = values + [math.nan] * (count - len(values))
 
     def evaluate_after(self, i: int, before_each: Callable[[], None]) -> None:
         """Fill row i after training on task i, as far as it is to be measured.
@@ -81,8 +83,8 @@ class Evaluation:
         """The results so far as JSON values, for a checkpoint."""
         averaged = {} if self.averaged is None else {"averaged": matrix_to_json(self.averaged)}
         return {
-            "matrix": matrix_to_json(self.matrix), **averaged, "initial": self.initial,
-            "seconds": self.seconds,
+            "matrix": matrix_to_json(self.matrix), **averaged,
+            "initial": row_to_json(self.initial), "seconds": self.seconds,
             **({"confusions": self.confusions} if self._keeps_confusions else {}),
         }  # fmt: skip
 
@@ -91,7 +93,7 @@ class Evaluation:
         self.matrix = np.array(state["matrix"], float)
         if self.averaged is not None:
             self.averaged = np.array(state["averaged"], float)
-        self.initial = list(state["initial"])
+        self.initial = np.array(state["initial"], float).tolist()
         self.seconds = state["seconds"]
         for which, rows in state.get("confusions", {}).items():
             self.confusions[which] = {int(row): cells for row, cells in rows.items()}

@@ -74,7 +74,8 @@ def learn(
             such as `MultiTask`. Only the last row of the matrix is filled.
         evaluate: Which tasks are evaluated after each task: "all" (those so far and the next one),
             "new" (the task itself; after the last task all) or "every:k" (as "all" after every k-th
-            task and the last one, else as "new"). What is not measured is nan in the matrix, and
+            task and the last one, else as "new"). Before the first task all are, with "new" the
+            first one alone. What is not measured is nan in the matrix and in `result.initial`, and
             so is forgetting without the whole of it; that since each task was learned is
             `-result.backward_transfer`.
         class_weight: Factors of the examples' weights by class, its number or its name in the

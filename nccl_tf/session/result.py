@@ -28,7 +28,7 @@ class LearnResult:
     Args:
         matrix: float [tasks, tasks], nan where not evaluated: row i after task i, column j on the
             test examples of task j. The next task of each row is evaluated too.
-        initial: float [tasks], before any training.
+        initial: float [tasks], before any training, nan where not evaluated.
         metric: Name of what the matrix holds.
         higher_is_better: Whether more of it is better.
         title: Of the model and the stream.

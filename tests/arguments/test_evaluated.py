@@ -20,6 +20,8 @@ def test_by_hand():
     assert cells("new", 3) == {(0, 0), (1, 1), (2, 0), (2, 1), (2, 2)}
     whole = {(1, j) for j in range(3)} | {(3, j) for j in range(5)} | {(4, j) for j in range(5)}
     assert cells("every:2", 5) == {(0, 0), (2, 2)} | whole
+    before = {evaluate: len(tasks_to_evaluate(evaluate, -1, 5)) for evaluate in ("all", "new")}
+    assert before == {"all": 5, "new": 1} and len(tasks_to_evaluate("every:2", -1, 5)) == 5
 
 
 @given(CHOICES, st.integers(1, 25))

@@ -116,6 +116,8 @@ FULL = [[0.5] * 3] * 3
         ({"forgetting": None}, "'forgetting' is None, but the matrix"),
         ({"forward_transfer": 0.9}, "'forward_transfer' is"),
         ({"initial_accuracy": [0.1]}, "not of 3 tasks"),
+        ({"initial_accuracy": [0.1, None, 0.1]}, "initial_accuracy has none on task 2"),
+        ({"initial_accuracy": [0.1, 1.5, 0.1]}, "expected fractions"),
         ({"undefined": {"forgetting": "so"}}, "'undefined'"),
         ({"method": "er_ring"}, "'method' is 'er_ring', not that of its settings"),
         ({"num_tasks": 23}, "'num_tasks' is 23, not"),

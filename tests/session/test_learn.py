@@ -172,13 +172,16 @@ def test_joint_training_fills_the_last_row():
     assert np.isnan(result.forgetting) and result.average_accuracy > 0
 
 
-def test_fewer_evaluations_are_nan_in_the_matrix(capsys):
+def test_fewer_evaluations_are_nan_in_the_matrix(capsys, tmp_path):
     model = again()
-    result = nccl_tf.learn(model, tiny_stream(), evaluate="new")
+    result = nccl_tf.learn(model, tiny_stream(), evaluate="new", backup_dir=tmp_path)
     whole = nccl_tf.learn(other := again(), tiny_stream(), verbose=0)
     np.testing.assert_array_equal(np.isnan(result.matrix), [[False, True], [False, False]])
     kept = ~np.isnan(result.matrix)
     np.testing.assert_array_equal(result.matrix[kept], whole.matrix[kept])
+    np.testing.assert_array_equal(result.initial, [whole.initial[0], np.nan])
+    ended = nccl_tf.learn(model, tiny_stream(), evaluate="new", backup_dir=tmp_path, verbose=0)
+    np.testing.assert_array_equal(ended.initial, result.initial)
     assert_equal(weights(model), weights(other))
     # Of two tasks the diagonal is all that forgetting needs.
     assert result.forgetting == whole.forgetting and np.isnan(result.forward_transfer)
