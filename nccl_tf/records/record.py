@@ -21,6 +21,9 @@ SCHEMA_VERSION = 1
 FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
 MAX_BYTES = 2**26
 """The largest file of records that is read."""
+_MAX_VALUES = 4_000_000
+"""The most values in such a file: each takes up to 20 times its bytes, and those of runs have 16 or
+more; 1,000 tasks have a million accuracies."""
 
 _OF_TYPES = {
     str: "name", int: "integer", float: "number", bool: "switch", NoneType: "null",
@@ -309,14 +312,30 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
         advice: What to do where it is no JSON, for the message.
 
     Raises:
-        UserError: It is no JSON, or holds a number that JSON does not have (NaN, Infinity).
+        UserError: It is no JSON, has too many values, or a number that JSON does not have (NaN,
+            Infinity).
     """
+    if problem := values_problem(data, place):
+        raise UserError(f"{problem}; {advice}")
     try:
         value = json.loads(data, parse_constant=_refuse_constant)
         json.dumps(value, allow_nan=False)  # 1e999 is read as infinite.
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place} is not JSON ({error}): {advice}") from error
     return value
+
+
+def values_problem(data: bytes, place: str) -> str:
+    """That a file of records has more values than are read, a sentence; "" where it has not.
+
+    Args:
+        data: Its JSON texts.
+        place: Where they stand.
+    """
+    count = sum(map(data.count, (b",", b":", b"[", b"{")))
+    if count <= _MAX_VALUES:
+        return ""
+    return f"{place} has {count:,} values or more: expected at most {_MAX_VALUES:,}"
 
 
 def checked_record(content: Any, place: str, advice: str = _ADVICE) -> Record:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
-from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
-from nccl_tf.records.record import MAX_BYTES, Record, checked_record, parse_json
+from nccl_tf.records.files import check_no_links, one_at_a_time, remove_left_over, write_file
+from nccl_tf.records.record import MAX_BYTES, Record, checked_record, parse_json, values_problem
 from nccl_tf.regular_files import read_regular
 
 SUFFIX = ".jsonl"
@@ -81,6 +81,8 @@ def read_lines(path: Path) -> list[Line]:
     if data.count(b"\n") > _MAX_LINES:
         problem = f"{path} has more than {_MAX_LINES:,} lines: expected one for each run"
         return [Line(str(path), None, problem)]
+    if problem := values_problem(data, str(path)):
+        return [Line(str(path), None, problem)]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
     return [_read_line(row, f"{path}:{i}") for i, row in enumerate(rows, start=1)]
 
@@ -111,6 +113,7 @@ def publish(
     # What is written depends on what was read: nobody else may write in between.
     with one_at_a_time(folder, _WRITE_ADVICE):
         for place in {path.parent for path in by_path}:
+            check_no_links(place, folder, "--publish_dir")
             remove_left_over(place)
         merged = {path: _merge(path, new, overwrite) for path, new in by_path.items()}
         for path, (content, counts) in merged.items():

@@ -10,6 +10,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records import record as records
 from nccl_tf.records.settings import settings_digest
+from nccl_tf.reports.record_lines import read_lines
 from tests.experiment import sample
 
 NAN = float("nan")
@@ -73,6 +74,17 @@ def test_a_record_that_contradicts_its_averaged_matrix_is_refused(change, said):
         records.checked_record(without, "here")
     with pytest.raises(UserError, match="without average_weights in the settings"):
         records.checked_record({**sample.entries(), AVERAGED: record[AVERAGED]}, "here")
+
+
+@pytest.mark.parametrize("one", [b"[],", b"{},", b"0,", b'"":0,'])
+def test_very_many_values_are_refused_before_they_are_read(one, tmp_path):
+    """Each takes up to 20 times its bytes."""
+    (tmp_path / "result.json").write_bytes(b"[" + one * 4_000_000 + b"0]")
+    with pytest.raises(UserError, match=r"result\.json has [\d,]+ values .* at most 4,000,000"):
+        records.read_record(tmp_path / "result.json")
+    (tmp_path / "er_ring.jsonl").write_bytes(b"{}\n[" + one * 4_000_000 + b"0]\n")
+    (line,) = read_lines(tmp_path / "er_ring.jsonl")
+    assert line.record is None and "er_ring.jsonl has" in line.problem
 
 
 def test_written_and_read_is_the_same(tmp_path):
