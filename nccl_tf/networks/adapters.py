@@ -21,7 +21,8 @@ def enable_lora(
         names: Of dense layers, convolutions or embeddings, such as those of attention in KerasHub.
 
     Raises:
-        UserError: No layer that takes adapters has one of the names, or the rank is below 1.
+        UserError: No layer that takes adapters has one of the names, one of them has adapters, or
+            the rank is below 1.
 
     Example:
 
@@ -39,6 +40,12 @@ def enable_lora(
         raise UserError(
             f"received names={tuple(names)!r}, of which no layer of {network.name!r} is that takes "
             f"adapters: expected some of {found}"
+        )
+    twice = [layer.name for layer in adapted if layer.lora_enabled]
+    if twice:
+        raise UserError(
+            f"received a network whose layers {', '.join(sorted(set(twice))[:8])} have adapters: "
+            "expected layers without; enable them once for each layer, or build the network again"
         )
     for layer in layers_of(network):
         layer.trainable = False

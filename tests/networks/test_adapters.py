@@ -33,3 +33,15 @@ def test_names_that_are_none_and_ranks_below_one_are_refused():
         enable_lora(network(), names=["vlaue"])
     with pytest.raises(nccl_tf.UserError, match="rank"):
         enable_lora(network(), rank=0)
+
+
+def test_adapters_of_a_layer_that_has_some_are_refused_and_nothing_is_frozen():
+    made = network()
+    made.get_layer("value").enable_lora(1)
+    learns = [v.path for v in made.trainable_variables]
+    with pytest.raises(nccl_tf.UserError, match=r"value have adapters.* once"):
+        enable_lora(made)
+    assert [v.path for v in made.trainable_variables] == learns
+    enable_lora(made, names=["query"])
+    with pytest.raises(nccl_tf.UserError, match="query have adapters"):
+        enable_lora(made, names=["query"])
