@@ -14,8 +14,9 @@ from nccl_tf.streams.catalog import DATASETS
 
 _ELSEWHERE = frozenset({
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "tasks", "examples_per_task",
-    "max_tasks", "angles", "kind", "image_size", "label", "domain", "content", "learning_rate",
-    "memory", "memory_slots", "memory_capacity", "batch_size", "epochs", "precision",
+    "max_tasks", "angles", "kind", "image_size", "label", "domain", "by", "positive", "content",
+    "learning_rate", "memory", "memory_slots", "memory_capacity", "batch_size", "epochs",
+    "precision",
     EARLIER_STEPS, EARLIER_TASKS,
 })  # fmt: skip
 """Settings that a table has in its title, in other cells or in the method's title."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.record import Record
+from nccl_tf.records.settings import Settings
 from nccl_tf.records.spread import spread
 from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
 from nccl_tf.reports.labels import changes
@@ -28,6 +29,8 @@ _METRICS = {
     "averaged forgetting": ("averaged_forgetting", -1),
 }
 """Columns with the name in a record, and 1 where more of it is better."""
+_OF_COLUMNS = ("label", "domain", "by", "positive")
+"""Settings of the columns of a table that make a stream of it."""
 _STREAM = ("data set", "head", f"tasks: {_TASKS}", "examples a task")
 
 
@@ -232,16 +235,28 @@ def _first_cells(
 ) -> tuple[tuple[str, ...], str, tuple[str, ...], tuple[int, int]]:
     """The cells of a stream, the method, those of rate and memory, and batch and passes."""
     settings = first.settings
-    # The usual angles of a rotated stream are None.
-    angles = settings.angles
     stream = (
-        first.dataset + (f", {angles} angles" if angles else ""),
+        ", ".join((first.dataset, *_cut(settings))),
         first.head,
         f"{first.num_tasks} / {first.tuning_tasks} / {first.evaluated_tasks}",
         str(settings.examples_per_task or "all"),
     )
     numbers = (f"{settings.learning_rate:g}", or_dash(settings.memory_capacity))
     return stream, method_title(first), numbers, (settings.batch_size, settings.epochs)
+
+
+def _cut(settings: Settings) -> list[str]:
+    """How a stream is made of its data set, where the data set leaves a choice."""
+    # The usual angles of a rotated stream are None.
+    words = [f"{settings.angles} angles"] if settings.angles else []
+    if settings.kind not in (None, "split") and settings.domain is None:
+        words.append(settings.kind)
+    if settings.image_size is not None:
+        words.append(f"{settings.image_size} pixels")
+    named = ((name, getattr(settings, name)) for name in _OF_COLUMNS)
+    words += [f"{name} {value}" for name, value in named if value is not None]
+    # Of files under one name that were others.
+    return words + ([f"content {settings.content[:8]}"] if settings.content else [])
 
 
 def _last_cells(group: Sequence[Record]) -> tuple[str, ...]:

@@ -1,6 +1,10 @@
 """The table of results, in Markdown and on a terminal."""
 
+import pytest
+
 from nccl_tf.reports import tables
+from nccl_tf.reports.page.groups import streams_of
+from nccl_tf.reports.records import RecordedRun
 from nccl_tf.reports.table import as_markdown
 from tests.experiment import sample
 
@@ -34,6 +38,28 @@ def test_each_stream_has_a_table():
         "batches of 10, one pass": 1
         for tasks in ("1 tasks of all examples", "1 tasks of 20 examples", "2 tasks of 20 examples")
     }
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        ({"image_size": 32}, "32 pixels"),
+        ({"label": "sick", "domain": "site"}, "label sick, domain site"),
+        ({"domain": "date", "by": "month", "kind": "domain"}, "domain date, by month"),
+        ({"positive": "fraud"}, "positive fraud"),
+        ({"kind": "permuted"}, "permuted"),
+        ({"content": "0123456789abcdef"}, "content 01234567"),
+    ],
+    ids=str,
+)
+def test_streams_of_one_data_set_that_are_cut_otherwise_have_tables_of_their_own(cut, words):
+    """Rows of two methods read as a comparison of them."""
+    plain, other = (sample.record(method=method) for method in ("finetune", "er_ring"))
+    other = sample.changed(other, settings={**other.settings_json, **cut})
+    titles = [table.title for table in tables.results_by_stream([plain, other])]
+    assert len(titles) == 2 and any(f"permuted_digits, {words} (single-head)" in t for t in titles)
+    assert {row[4] for row in tables.results_table([plain, other]).rows} == {"Fine-tune", "ER-Ring"}
+    assert len(streams_of([RecordedRun(one, None) for one in (plain, other)])[0]) == 2
 
 
 def test_the_best_and_what_ties_with_it_is_bold():
