@@ -222,8 +222,8 @@ def test_a_third_table_or_list_is_named(tmp_path, caplog, scheme):
     assert any(f"val.{ending}" in message for message in caplog.messages)
 
 
-@pytest.mark.parametrize("name", ["x" * 5_000, "a\0b"])
-def test_a_name_that_no_file_can_have_is_refused(pets, name):
+def test_a_name_that_no_file_can_have_is_refused(pets):
+    name = "x" * 5_000
     (pets / "list.txt").write_text(f"train/cat/0.png 0\n{name} 1\n")
     with pytest.raises(UserError, match="is not there"):
         load_stream(f"list:{pets / 'list.txt'}", num_tasks=1)
