@@ -170,6 +170,25 @@ def test_a_folder_in_the_place_of_the_record(command, tmp_path, more):
     assert code == 2 and "result.json" in err.splitlines()[-1] and "Traceback" not in err
 
 
+@pytest.mark.parametrize("more", [(), ("--overwrite",)], ids=["again", "overwrite"])
+@pytest.mark.parametrize("levels", [0, 1, 2])
+def test_a_run_neither_writes_nor_removes_through_a_link(command, tmp_path, levels, more):
+    given = {"dataset": "split_digits", "max_tasks": 1, "examples_per_task": 40}
+    folder = run_folder(resolve({**given, "hidden": (4,)}), str(tmp_path / "runs"), 0)
+    link = [folder, *folder.parents][levels]
+    mine = tmp_path / "mine" / folder.relative_to(link)
+    mine.mkdir(parents=True)
+    names = ["result.json", "x.nccl_tf.tmp"] if more else ["x.nccl_tf.tmp"]
+    for name in names:
+        (mine / name).write_text("mine")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "mine")
+    words = [f"--{name}={value}" for name, value in given.items()]
+    code, _, err = command(*words, "--hidden=4", f"--output_dir={tmp_path / 'runs'}", *more)
+    assert code == 2 and f"{link} is a link" in err.splitlines()[-1]
+    assert sorted(os.listdir(mine)) == names
+
+
 TELL = """
 import sys
 from nccl_tf.cli import main

@@ -16,6 +16,7 @@ import numpy as np
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.errors import UserError
 from nccl_tf.records.files import list_names, remove, write_file
+from nccl_tf.regular_files import open_regular
 
 _MAGIC = b"nccl_tf checkpoint\n"
 _NAME = re.compile(r"\d{6,}\.checkpoint")
@@ -198,7 +199,8 @@ def _with_strings(files: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _read(path: Path) -> Checkpoint | None:
     """The checkpoint in a file; None where it is not as it was written."""
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read()
     except OSError:
         return None
     header, payload = content[: len(_MAGIC) + 65], content[len(_MAGIC) + 65 :]

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,13 +45,8 @@ def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or an empty folder; where that is refused, it is left with a warning.
-
-    Nothing is removed through a link: one in the place of a run's folder leads to other files.
-    """
+    """Remove a file or an empty folder; where that is refused, it is left with a warning."""
     try:
-        if path.parent.is_symlink():
-            raise OSError(errno.ELOOP, f"{path.parent} is a link")
         path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     except OSError as error:
         logging.getLogger("nccl_tf").warning("cannot remove %s (%s)", path, error.strerror)
@@ -69,6 +65,30 @@ def remove_left_over(folder: Path, chosen_by: str = _OUTPUT_DIR) -> None:
     for name in list_names(folder, chosen_by):
         if TEMPORARY in name:
             remove(folder / name)
+
+
+def check_no_links(folder: Path, root: Path, chosen_by: str = _OUTPUT_DIR) -> None:
+    """Check that no folder on the way from `root`, which may be a link, to a folder below is one.
+
+    It leads to files of somebody else, which a run would overwrite and remove.
+
+    Args:
+        folder: The folder, which may be missing; one that is not below `root` is not looked at.
+        root: What the user chose.
+        chosen_by: As for `lock_folder`.
+
+    Raises:
+        UserError: One of them is a link.
+    """
+    if not folder.is_relative_to(root):
+        return
+    while folder != root:
+        if folder.is_symlink():
+            raise UserError(
+                f"{folder} is a link: expected a folder of a run, which writes and removes files "
+                f"in it; move what it leads to there, or choose another {chosen_by}"
+            )
+        folder = folder.parent
 
 
 def list_names(folder: Path, chosen_by: str = _OUTPUT_DIR) -> list[str]:
@@ -114,9 +134,11 @@ def lock_folder(folder: Path, chosen_by: str = _OUTPUT_DIR) -> Iterator[None]:
         with translate_os_error(path, f"remove it, or choose another {chosen_by}"):
             held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, held)
-            # The number is not written into what a link names.
-            noted = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            # The number is not written into what a link names, and a pipe is not waited for.
+            noted = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
             opened.callback(os.close, noted)
+            if not stat.S_ISREG(os.fstat(noted).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
             holder = os.read(noted, 32).decode(errors="replace").strip() or "unknown"
         problems = [_lock(descriptor) for descriptor in (held, noted)]
         if any(problem in _HELD_BY_ANOTHER for problem in problems):

@@ -11,6 +11,7 @@ import numpy as np
 import nccl_tf.metrics as metrics
 from nccl_tf.errors import UserError
 from nccl_tf.records.spread import spread
+from nccl_tf.regular_files import read_regular
 
 if TYPE_CHECKING:
     from nccl_tf.session.confusions import Confusions
@@ -254,7 +255,12 @@ class LearnResult:
         ```
         """
         # Imported late: a result needs no file, and most are never written.
-        from nccl_tf.records.files import one_at_a_time, remove_left_over, write_file
+        from nccl_tf.records.files import (
+            check_no_links,
+            one_at_a_time,
+            remove_left_over,
+            write_file,
+        )
         from nccl_tf.records.new_record import make_record
         from nccl_tf.records.options import Options
         from nccl_tf.records.record import FILE_NAME, record_bytes
@@ -284,11 +290,12 @@ class LearnResult:
         content = record_bytes(record)
         place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)
         path, advice = place / FILE_NAME, "choose another folder"
+        check_no_links(place, Path(folder).expanduser(), "folder")
         with one_at_a_time(place, advice):
             remove_left_over(place)
-            if not path.exists():
+            if not os.path.exists(path):
                 write_file(path, content, advice)
-            elif path.read_bytes() != content:
+            elif not _holds(path, content):
                 raise UserError(
                     f"{path} holds another result of these settings and of seed {self.run.seed}: "
                     "remove it, choose another folder, or give each result a seed of its own, "
@@ -433,6 +440,14 @@ def plot_results(results: Mapping[str, LearnResult | Sequence[LearnResult]]) -> 
             ncols=min(len(results), 4),
         )  # fmt: skip
     return figure
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether a file has this content; what is no regular file has none."""
+    try:
+        return read_regular(path, len(content)) == content
+    except OSError:
+        return False
 
 
 def _bottom_of_bars(values: np.ndarray) -> float:

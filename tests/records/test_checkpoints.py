@@ -93,15 +93,21 @@ def test_files_that_the_run_did_not_write_are_left(tmp_path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_nothing_is_removed_through_a_link(tmp_path, caplog):
-    mine, store = tmp_path / "mine", CheckpointStore(tmp_path / "checkpoints")
-    mine.mkdir()
-    (mine / "000001.checkpoint").write_text("mine")
-    store.folder.symlink_to(mine)
-    with caplog.at_level(logging.WARNING, "nccl_tf"):
-        store.clear()
-    assert (mine / "000001.checkpoint").read_text() == "mine"
-    assert "is a link" in caplog.text and store.folder.is_symlink()
+def test_old_ones_go_from_a_folder_that_is_reached_by_a_link(tmp_path):
+    """A user's `backup_dir` may be one."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "backup").symlink_to(tmp_path / "disk")
+    store = CheckpointStore(tmp_path / "backup")
+    for number in range(4):
+        store.save(checkpoint(number))
+    assert sorted(os.listdir(tmp_path / "disk")) == ["000003.checkpoint", "000004.checkpoint"]
+
+
+def test_a_pipe_in_the_place_of_a_checkpoint_is_left_out_and_not_waited_for(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save(checkpoint(1))
+    os.mkfifo(tmp_path / "000002.checkpoint")
+    assert number_of(store.last()) == 1
 
 
 class Variable:

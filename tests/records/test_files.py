@@ -67,6 +67,25 @@ def test_without_flock_a_run_goes_on_with_a_warning(tmp_path, monkeypatch, caplo
     assert "cannot be locked" in record.getMessage() and "running" not in record.getMessage()
 
 
+def test_a_pipe_in_the_place_of_a_lock_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(UserError, match=r"lock.*no regular file"), lock_folder(tmp_path):
+        pass
+
+
+def test_links_below_what_the_user_chose_are_refused(tmp_path):
+    mine, chosen = tmp_path / "mine", tmp_path / "chosen"
+    (mine / "hash" / "seed0").mkdir(parents=True)
+    chosen.symlink_to(mine)
+    files.check_no_links(chosen / "hash" / "seed0", chosen)
+    files.check_no_links(chosen / "missing" / "seed0", chosen)
+    files.check_no_links(mine / "hash", chosen)
+    (mine / "link").symlink_to(mine / "hash")
+    for folder in ("link", "link/seed0"):
+        with pytest.raises(UserError, match=r"chosen/link is a link.*--output_dir"):
+            files.check_no_links(chosen / folder, chosen)
+
+
 def test_a_lock_is_not_written_through_a_link(tmp_path):
     mine = tmp_path / "mine"
     mine.write_text("precious")

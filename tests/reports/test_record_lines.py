@@ -75,6 +75,17 @@ def test_lines_are_sorted_by_settings_and_seed(tmp_path):
         assert other.read_bytes() == path.read_bytes()
 
 
+def test_nothing_is_published_through_a_link(tmp_path):
+    record = sample.record(seed=0)
+    (tmp_path / "mine").mkdir()
+    place = tmp_path / "published" / f"{record.dataset}-{record.head}"
+    place.parent.mkdir()
+    place.symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match=f"{place.name} is a link.*--publish_dir"):
+        publish([record], tmp_path / "published")
+    assert not list((tmp_path / "mine").iterdir())
+
+
 def test_those_who_publish_at_the_same_time_lose_nothing(tmp_path):
     records = [sample.record(seed=seed) for seed in range(24)]
     with ThreadPoolExecutor(8) as pool:

@@ -1,6 +1,7 @@
 """Results of `learn` as records: written, read by the commands, and never written over."""
 
 import dataclasses
+import os
 
 import keras
 import numpy as np
@@ -113,6 +114,19 @@ def test_what_is_there_is_not_written_over(stream, tmp_path):
     with pytest.raises(UserError, match="another result"):
         result.save(tmp_path)
     assert path.read_text() == "mine"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(UserError, match="another result"):
+        result.save(tmp_path)
+
+
+def test_nothing_is_saved_through_a_link(stream, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "my_data-single").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match=r"my_data-single is a link.*another folder"):
+        learned(stream).save(tmp_path / "runs")
+    assert not list((tmp_path / "mine").iterdir())
 
 
 def test_what_no_record_can_hold_is_refused(stream, tmp_path):

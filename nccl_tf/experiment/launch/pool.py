@@ -237,7 +237,7 @@ class _Worker:
     def begin(self, run: Run, tries: int, *, listens: bool) -> None:
         """Let it make a run that was started so many times before."""
         self.run, self.tries = run, tries
-        make_folder(run.folder)
+        make_folder(run)
         with translate_os_error(run.folder / LOG, "choose another --output_dir"):
             os.close(open_log(run.folder))
         # Killed after it had removed the old record, it resumes: its checkpoint is of this run.

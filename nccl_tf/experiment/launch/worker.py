@@ -32,12 +32,13 @@ Make = Callable[[Run, Console], object]
 
 
 def open_log(folder: Path) -> int:
-    """A descriptor that appends to the log in a run's folder, which is no link.
+    """A descriptor that appends to the log in a run's folder, which is no link and no pipe.
 
     Raises:
         OSError: It cannot be opened.
     """
-    return os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.open(folder / LOG, flags, 0o644)
 
 
 def work(connection: Connection, environment: Mapping[str, str], make: Make) -> None:

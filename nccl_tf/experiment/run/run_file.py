@@ -12,8 +12,10 @@ from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
 from nccl_tf.records.files import write_file
 from nccl_tf.records.options import OPTIONS, resolve_options
 from nccl_tf.records.settings import Settings, flattened
+from nccl_tf.regular_files import read_regular
 
 FILE_NAME = "run.json"
+_MAX_BYTES = 2**20
 
 
 def write_run_file(
@@ -46,7 +48,7 @@ def check_run_plugins(folder: Path, names: Sequence[str]) -> None:
         UserError: The plugins' sources differ.
     """
     try:
-        noted = json.loads((folder / FILE_NAME).read_bytes()).get("plugins", {})
+        noted = _read(folder).get("plugins", {})
         noted = {str(name): str(sha256) for name, sha256 in noted.items()}
     except (OSError, ValueError, AttributeError, RecursionError):
         return
@@ -60,7 +62,11 @@ def given_flags(folder: Path) -> dict[str, Any]:
         OSError: There is no such run.
         ValueError: Its file is broken.
     """
-    return _as_parsed(json.loads((folder / FILE_NAME).read_bytes())["given"])
+    return _as_parsed(_read(folder)["given"])
+
+
+def _read(folder: Path) -> Any:
+    return json.loads(read_regular(folder / FILE_NAME, _MAX_BYTES))
 
 
 def _as_parsed(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,7 +98,7 @@ def settings_to_resume(
     path = folder / FILE_NAME
     check_run_plugins(folder, flag_values.get("plugin") or ())
     try:
-        noted = json.loads(path.read_bytes())
+        noted = _read(folder)
         before = _as_parsed(noted["given"])
         seed, settings = int(noted["seed"]), noted["settings"]
         resolve(before)

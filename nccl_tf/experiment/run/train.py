@@ -14,7 +14,7 @@ from nccl_tf.experiment.run.run_file import check_run_plugins, write_run_file
 from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 from nccl_tf.machine import count_cores, threads_of_environment
 from nccl_tf.quiet_start import quiet_start
-from nccl_tf.records.files import lock_folder, remove_left_over
+from nccl_tf.records.files import check_no_links, lock_folder, remove_left_over
 from nccl_tf.records.options import Options, check_options
 from nccl_tf.records.record import (
     CHECKPOINTS,
@@ -110,7 +110,7 @@ def train_seed(
         # Refused before a folder is made; with other devices the run is named before the seconds
         # that importing TensorFlow takes.
         _use_processors(run)
-    make_folder(folder)
+    make_folder(run)
     hint = f"{how_to_resume(run)}, resumes it"
     with lock_folder(folder), interrupt_requests(resume_hint=hint) as request:
         if run.is_finished:  # by a process that had the lock since
@@ -221,12 +221,15 @@ def translate_oom_error() -> Iterator[None]:
         ) from error
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder that can be written into.
+def make_folder(run: Run) -> None:
+    """Make the folder of a run, which can be written into.
 
     Raises:
-        UserError: It cannot.
+        UserError: It cannot, or leads through a link elsewhere.
     """
+    folder = run.folder
+    check_no_links(folder, Path(run.options.output_dir))
+    check_no_links(folder / CHECKPOINTS, folder)
     with translate_os_error(f"into {folder}", "choose another --output_dir"):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
