@@ -43,6 +43,7 @@ class Cumulative(Learner):
     ```
     """
 
+    on_replicas = True
     one_pass = True
     hyperparameters: ClassVar[Rows] = rows.NUMBERS
     cannot: ClassVar[Mapping[str, str]] = {

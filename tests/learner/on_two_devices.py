@@ -33,6 +33,7 @@ METHODS = (
     "er_reservoir",
     "der",
     "finetune",
+    "cumulative",
 )
 
 
@@ -346,6 +347,26 @@ def in_whole_difference(clips: str, strategy: tf.distribute.Strategy) -> dict[st
     return {"state": max(map(largest, one, two)), "counts": [counts, of_two]}
 
 
+def restarted(strategy: tf.distribute.Strategy) -> float:
+    """How far weights are from those of one device after a training that began anew."""
+    random = np.random.default_rng(0)
+    inputs, labels = random.normal(size=(16, 3)), np.arange(16) % 2
+
+    def learned() -> list[np.ndarray]:
+        keras.utils.set_random_seed(0)
+        network = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        learner = nccl_tf.Cumulative(network, restart=True, joined=True)
+        learner.compile(keras.optimizers.SGD(0.5, momentum=0.9))
+        for count in (8, 16):
+            learner.fit(inputs[:count], labels[:count], batch_size=8, shuffle=False, verbose=0)
+        return network.get_weights()
+
+    one = learned()
+    with strategy.scope():
+        two = learned()
+    return max(map(largest, one, two))
+
+
 def averaged_by_keras(strategy: tf.distribute.Strategy) -> float:
     """How far weights that an optimizer has averaged are from those of one device."""
 
@@ -429,10 +450,8 @@ def main() -> None:
             clips = name.removeprefix("whole:")
             found["whole"][clips] = in_whole_difference(clips, strategy)
             continue
-        if name in ("statistics", "averaged_by_keras"):
-            found[name] = {"statistics": statistics, "averaged_by_keras": averaged_by_keras}[name](
-                strategy
-            )
+        if name in (alone := {f.__name__: f for f in (statistics, restarted, averaged_by_keras)}):
+            found[name] = alone[name](strategy)
             continue
         if name in OWN:
             found["own"][name] = own_difference(OWN[name], strategy)

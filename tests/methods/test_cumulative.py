@@ -115,6 +115,16 @@ def test_rows_and_classes_say_the_same():
         assert row.joins == bool(row.learner_class().why_not("tasks_alone")), row.name
 
 
+@pytest.mark.eager
+@pytest.mark.parametrize("restart", [False, True])
+def test_it_does_what_every_learner_must(restart):
+    """With a restart its first weights are in the file, and grow with the head."""
+    items = ["arguments", "config", "file", "skipped_step", "add_classes", "serving_model"]
+    arguments = {"joined": True, "restart": restart}
+    report = nccl_tf.check_learner(nccl_tf.Cumulative, arguments=arguments, items=items)
+    assert [verdict.outcome for verdict in report.verdicts] == ["held"] * len(items)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_at_the_command_it_trains_and_goes_on_after_a_stop(restart, tmp_path):
     from nccl_tf.experiment.run.signals import Interrupted

@@ -19,10 +19,11 @@ CUMULATIVE = Method(
     learner="nccl_tf.methods.cumulative:Cumulative",
     hyperparameters=NUMBERS,
     joins=True,
+    on_replicas=True,
     passes="all examples of the tasks before",
     # Steps of a task are those over all examples so far.
     rows_passed=lambda work: work.stream,
     refuses={"alignment": "trains its head on all classes so far"},
-    trial={"joined": True},
+    trial={"joined": True, "restart": True},
     source="The baseline of every table that keeps all examples, without a paper of its own",
 )
