@@ -61,7 +61,9 @@ def show(check: bool) -> int:
     codes = []
     for path, name, text in (
         (PAGE, "tables", tables.all_tables(results)),
+        (PAGE, "check", tables.check_table(results)),
         (CHOICE, "decision", tables.decision_table(results)),
+        (CHOICE, "check", tables.check_sentence(results)),
         (CHOICE, "passes", tables.choice_table(results)),
     ):
         same = put_between_marks(path, name, text, check=check)

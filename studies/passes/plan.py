@@ -1,5 +1,6 @@
 """What the plan asks for: every run with its key, in the order of its worth."""
 
+import functools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,17 +75,18 @@ class Job(NamedTuple):
         return {**self.cell._asdict(), "part": self.part, "seed": self.seed, "rate": self.rate}
 
 
-def cells() -> Iterator[Cell]:
+@functools.cache
+def cells() -> Sequence[Cell]:
     """All cells, those of the most worth first."""
-    for passes, share in dict.fromkeys((part["passes"], part["share"]) for part in PLAN["order"]):
-        yield from cells_of(passes, share)
+    return tuple(dict.fromkeys(cell for part in PLAN["order"] for cell in cells_of(part)))
 
 
-def cells_of(passes: int, share: float) -> Iterator[Cell]:
-    """The cells of all systems and data sets with these passes and this share of memory."""
+def cells_of(part: Row) -> Iterator[Cell]:
+    """The cells of all systems in a part of the order."""
+    usual = [name for name, data in DATA.items() if not data.get("check")]
     for system in SYSTEMS.values():
-        for name, data in DATA.items():
-            if cell := _cell(system, name, data, passes, share):
+        for name in part.get("data", usual):
+            if cell := _cell(system, name, DATA[name], part["passes"], part["share"]):
                 yield cell
 
 
@@ -116,9 +118,7 @@ def jobs(results: Mapping[str, Row]) -> list[Job]:
     found: dict[str, Job] = {}
     for part in PLAN["order"]:
         for seed in part["seeds"]:
-            for cell in cells_of(part["passes"], part["share"]):
-                if cell.data not in part.get("data", DATA):
-                    continue
+            for cell in cells_of(part):
                 rate = chosen(cell, results)
                 for job in (*trials(cell), Job(cell, "evaluated", seed, rate)):
                     found.setdefault(job.name, job)

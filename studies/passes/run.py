@@ -18,7 +18,7 @@ from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import package_source
 from nccl_tf.whole_files import replaced
-from studies.passes import data
+from studies.passes import check, data
 from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, jobs, trials
 
 CLAIM, RESULT = ".claim", ".json"
@@ -41,7 +41,8 @@ class Places:
 
     def cut(self, name: str, tuning: bool) -> data.Cut:
         """The examples of a data set."""
-        return data.DATA[name](tuning, self.features if name == "features" else self.made)
+        made = {**data.DATA, **check.DATA}[name]
+        return made(tuning, self.features if name == "features" else self.made)
 
 
 def network_of(cell: Cell, stream: nccl_tf.Stream) -> keras.Model:

