@@ -60,7 +60,7 @@ def memory_of(cell: Cell, stream: nccl_tf.Stream, seed: int) -> Any:
         return None
     count = round(cell.share * sum(task.num_train for task in stream))
     if SYSTEMS[cell.system].get("balanced"):
-        return nccl_tf.BalancedMemory(count, stream.task_classes, stream.example_shape, seed=seed)
+        return nccl_tf.BalancedMemory(count, stream.task_classes, seed=seed)
     return count
 
 

@@ -43,7 +43,7 @@ def results_of(cell, values, **figures):
     return found
 
 
-@pytest.mark.parametrize("system", ["er", "cumulative", "joint", "gdumb"])
+@pytest.mark.parametrize("system", ["er", "er_balanced", "cumulative", "joint", "gdumb"])
 def test_a_run_has_its_key_and_its_figures(system):
     share = 0.5 if METHODS[SYSTEMS[system]["method"]].memory else None
     job = Job(Cell("digits", system, 3, share), "evaluated", 0, 0.1)
