@@ -1,7 +1,9 @@
 """Data as a network prepares them that keeps a preprocessor, such as a task of KerasHub."""
 
 import copy
-from collections.abc import Sequence
+import operator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -15,6 +17,10 @@ from nccl_tf.received import form_of
 
 _ROWS = 1000
 """Examples that are prepared at once."""
+
+_TRACED: "weakref.WeakKeyDictionary[keras.Model, tuple[list[Any], Callable[..., Any]]]"
+_TRACED = weakref.WeakKeyDictionary()
+"""Of a network, what its preprocessor was made of and `prepared_batch` traced with that."""
 
 
 def prepares(network: Any) -> bool:
@@ -48,7 +54,7 @@ def prepared(
     if isinstance(x, tf.data.Dataset):
         if _is_prepared(network, x.element_spec):
             return x, y, sample_weight
-        return x.map(lambda *parts: prepared_batch(network, parts)), y, sample_weight
+        return x.map(_traced(network)), y, sample_weight
     inputs, tasks = split_inputs(x)
     if _is_prepared(network, inputs):
         return x, y, sample_weight
@@ -61,11 +67,25 @@ def prepared(
     if isinstance(inputs, list):
         inputs = np.asarray(inputs)
     given = keras.utils.pack_x_y_sample_weight(inputs, y, sample_weight)
-    data = tf.data.Dataset.from_tensor_slices(given if isinstance(given, tuple) else (given,))
-    made = data.batch(_ROWS).map(lambda *parts: prepared_batch(network, parts))
-    parts = [keras.utils.unpack_x_y_sample_weight(part) for part in made.as_numpy_iterator()]
+    parts = [keras.utils.unpack_x_y_sample_weight(part) for part in _prepared_rows(network, given)]
     x, y, sample_weight = (_joined(column) for column in zip(*parts, strict=True))
     return _named(x, tasks), y, sample_weight
+
+
+def _prepared_rows(network: keras.Model, given: Any) -> Iterator[Any]:
+    """Arrays `x` or `(x, y, sample_weight)`, prepared on the processor; any number is one graph."""
+    with tf.device("CPU:0"):  # as in a data set, on which words are looked up
+        columns = tf.nest.map_structure(
+            tf.convert_to_tensor, given if isinstance(given, tuple) else (given,)
+        )
+        specs = tf.nest.map_structure(
+            lambda column: tf.TensorSpec([None, *column.shape[1:]], column.dtype), columns
+        )
+        made = _traced(network).get_concrete_function(*specs)
+        for start in range(0, len(tf.nest.flatten(columns)[0]), _ROWS):
+            rows = slice(start, start + _ROWS)
+            part = made(*tf.nest.map_structure(operator.itemgetter(rows), columns))
+            yield tf.nest.map_structure(lambda column: column.numpy(), part)
 
 
 def _joined(parts: Sequence[Any]) -> Any:
@@ -95,6 +115,38 @@ def prepared_batch(network: keras.Model, data: Any) -> Any:
     inputs, tasks = split_inputs(x)
     x, y, sample_weight = _apply(network, inputs, y, sample_weight)
     return keras.utils.pack_x_y_sample_weight(_named(x, tasks), y, sample_weight)
+
+
+def _traced(network: Any) -> Callable[..., Any]:
+    """`prepared_batch` as a function of a batch's parts that is traced once for batches of a form.
+
+    `Dataset.map` would trace it in every call, which takes a tokenizer seconds. What is set later
+    in the preprocessor or in a layer of it, such as a length or a vocabulary, is another object
+    there, and the function is traced anew.
+    """
+    parts = _parts(network.preprocessor)
+    known, traced = _TRACED.get(network, ([], None))
+    same = len(known) == len(parts) and all(map(operator.is_, known, parts))
+    if traced is None or not same:
+        held = weakref.ref(network)
+        traced = tf.function(lambda *parts: prepared_batch(held(), parts))
+        _TRACED[network] = parts, traced
+    return traced
+
+
+def _parts(preprocessor: Any) -> list[Any]:
+    """A preprocessor and what it, and each layer in it, holds."""
+    parts, place = [preprocessor], 0
+    while place < len(parts):
+        if isinstance(parts[place], keras.layers.Layer):
+            new = [part for part in vars(parts[place]).values() if not _is_in(part, parts)]
+            parts += new
+        place += 1
+    return parts
+
+
+def _is_in(part: Any, parts: Sequence[Any]) -> bool:
+    return any(part is other for other in parts)
 
 
 def _apply(network: Any, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.batch import PLACE_WEIGHTS
 from nccl_tf.errors import UserError
+from nccl_tf.learner.preprocessor import prepared
 from tests.learner.hub import gpt2, keras_hub
 
 WORDS = ["good", "bad", "film", "play", "a", "the"]
@@ -164,6 +165,28 @@ def test_a_served_task_hides_classes_that_were_not_seen():
     served = learner.serving_model().predict(TEXTS, verbose=0)
     np.testing.assert_allclose(served, learner.predict(TEXTS, verbose=0), rtol=1e-5, atol=1e-5)
     assert (served[:, 2] < -1e8).all()
+
+
+def test_what_a_task_prepares_is_traced_once_and_anew_when_it_is_set():
+    task, traces = text_classifier(), []
+    apply = task.preprocess_samples
+    task.preprocess_samples = lambda *columns: (traces.append(1), apply(*columns))[1]
+    for _ in range(2):  # the first call builds its layers
+        prepared(task, TEXTS)
+    before = len(traces)
+    for count in (1, 3, 8):
+        x, y, _ = prepared(task, TEXTS[:count], LABELS[:count])
+        assert x["token_ids"].shape == (count, 6) and y.tolist() == LABELS[:count].tolist()
+    assert len(traces) == before + 1  # with labels
+    prepared(task, tf.data.Dataset.from_tensor_slices(TEXTS).batch(8))
+    prepared(task, tf.data.Dataset.from_tensor_slices(TEXTS).batch(8))
+    assert len(traces) == before + 1
+    task.preprocessor.sequence_length = 4
+    assert prepared(task, TEXTS)[0]["token_ids"].shape == (8, 4)
+    vocabulary = task.preprocessor.tokenizer.get_vocabulary()
+    first = prepared(task, TEXTS)[0]["token_ids"]
+    task.preprocessor.tokenizer.set_vocabulary([*vocabulary[:5], *reversed(vocabulary[5:])])
+    assert (prepared(task, TEXTS)[0]["token_ids"] != first).any()
 
 
 def test_an_image_classifier_scales_its_images():
