@@ -29,9 +29,11 @@ def learner_of(memory=12, network=None, steps=4, rate=0.01, run_eagerly=False, *
 
 @pytest.fixture(scope="module")
 def traced():
-    """A learner for which every example is new, and its first state."""
+    """A learner for which every example is new, whose graphs are made, and its first state."""
     learner = learner_of(log_alpha=1e6, steps=STEPS, rate=0.04, vae_learning_rate=0.02)
-    return learner, [(v, v.numpy()) for v in learner.state_variables.values()]
+    state = [(v, v.numpy()) for v in learner.state_variables.values()]
+    learner.fit(tiny_batches(0, count=15), end_task=False, verbose=0)
+    return learner, state
 
 
 @pytest.fixture
