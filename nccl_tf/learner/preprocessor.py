@@ -3,7 +3,7 @@
 import copy
 import operator
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -18,7 +18,7 @@ from nccl_tf.received import form_of
 _ROWS = 1000
 """Examples that are prepared at once."""
 
-_TRACED: "weakref.WeakKeyDictionary[keras.Model, tuple[list[Any], Callable[..., Any]]]"
+_TRACED: "weakref.WeakKeyDictionary[keras.Model, tuple[list[Any], Any]]"
 _TRACED = weakref.WeakKeyDictionary()
 """Of a network, what its preprocessor was made of and `prepared_batch` traced with that."""
 
@@ -117,7 +117,7 @@ def prepared_batch(network: keras.Model, data: Any) -> Any:
     return keras.utils.pack_x_y_sample_weight(_named(x, tasks), y, sample_weight)
 
 
-def _traced(network: Any) -> Callable[..., Any]:
+def _traced(network: Any) -> Any:
     """`prepared_batch` as a function of a batch's parts that is traced once for batches of a form.
 
     `Dataset.map` would trace it in every call, which takes a tokenizer seconds. What is set later
