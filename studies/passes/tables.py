@@ -10,6 +10,7 @@ from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, at_the_end,
 
 Results = Mapping[str, Row]
 _CHECKS = "../studies/passes/README.md#the-advice-on-other-data"
+_NONE_IS_BETTER = ": no method is better"
 AT_THE_END = "*"
 """Beside a value whose rate is the lowest or highest that was tried: better ones may lie beyond."""
 
@@ -145,7 +146,7 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
         share = f"{taken.passed / all_so_far.passed:.1f}"
     return (
         case["title"],
-        SYSTEMS[taken.system]["title"],
+        SYSTEMS[taken.system]["title"] + _NONE_IS_BETTER * (taken.system == "finetune"),
         f"{taken.value:.1f}",
         f"{SYSTEMS[others[0].system]['title']} {others[0].value:.1f}" if others else "-",
         f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",

@@ -25,6 +25,7 @@ from studies.pretrained.features import Cut, Features, file_of
 from studies.pretrained.runs import HERE, NETWORKS, PLAN, RESULTS, Cell, Results, Row
 
 PAGE = HERE / "README.md"
+CHOICE = HERE.parents[1] / "docs" / "which_method.md"
 IMAGES, PICTURE = HERE.parents[1] / "docs" / "images", "pretrained"
 
 
@@ -119,8 +120,16 @@ def main() -> None:
         results = Results(_files(asked))
         if asked.figures:
             page.draw(results, IMAGES, PICTURE)
-        same = put_between_marks(PAGE, "table", page.tables(results), check=asked.check)
-        sys.exit(print_file_status(PAGE, same, check=asked.check))
+        codes = [
+            print_file_status(
+                path, put_between_marks(path, name, text, check=asked.check), check=asked.check
+            )
+            for path, name, text in (
+                (PAGE, "table", page.tables(results)),
+                (CHOICE, "pretrained", page.sentence(results)),
+            )
+        ]
+        sys.exit(max(codes))
     for which in ("intra", "inter"):
         getattr(tf.config.threading, f"set_{which}_op_parallelism_threads")(asked.threads)
     try:

@@ -63,6 +63,21 @@ def tables(results: Results) -> str:
     return "\n".join(texts) or "There are no results yet: `--run_missing` makes them.\n"
 
 
+def sentence(results: Results) -> str:
+    """What the systems reached on the first network in one pass, for those who choose a method."""
+    (network, title), part = next(iter(NETWORKS.items())), PLAN["evaluated"]
+    reached = []
+    for cell, _, rows in lines(results, network, 1):
+        mean = f"{100 * np.mean([row['accuracy'] for row in rows]):.1f}"
+        seed = " (one seed)" if len(rows) == 1 else ""
+        reached.append(f"{cell.system['title']} {mean}{seed}")
+    return (
+        f"On features of {title}, split CIFAR-100 in {part['tasks']} tasks with a single head, "
+        f"{PLAN['memory']} slots where there is a memory, measured with one pass, accuracy in %: "
+        f"{'; '.join(reached)}.\n"
+    )
+
+
 def _table(found: list[Line]) -> str:
     machines = Counter(row.get("devices") for *_, rows in found for row in rows)
     usual = machines.most_common(1)[0][0]

@@ -253,6 +253,16 @@ def test_less_error_is_better_in_a_check(monkeypatch):
     assert one.retraining_wins and round(one.gain, 6) == 7.0
 
 
+def test_a_check_is_of_a_row_of_the_page_and_of_data_without_a_part_in_it():
+    rows = {case["title"]: case for case in PLAN["decision"]["cases"]}
+    used = {name for case in rows.values() for name in case["data"]}
+    for each in PLAN["checks"]:
+        row = rows[each["case"]]
+        assert (each["passes"], each["share"]) == (row["passes"], row["share"])
+        assert each["data"] not in used and DATA[each["data"]]["check"]
+        assert each["advice"] in tables.allowed({**row, "data": [each["data"]]})
+
+
 @pytest.mark.parametrize("name", check.DATA)
 def test_a_check_has_eight_methods(name):
     asked = {"data": [name], "passes": 5, "share": 0.05}

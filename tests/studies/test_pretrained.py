@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from docs.make.generated_files import read_text
 from nccl_tf.methods.registry import METHODS
 from studies.pretrained import blocks, page, runs
 from studies.pretrained.runs import Cell, Results, Wanted
@@ -144,6 +145,17 @@ def test_the_tables(tmp_path):
     assert "no results yet" in page.tables(Results([]))
     page.draw(found, tmp_path, "picture")
     assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+def test_every_number_of_the_pages_is_that_of_the_records():
+    found = Results([runs.RESULTS])
+    choice = runs.HERE.parents[1] / "docs" / "which_method.md"
+    for path, name, made in (
+        (runs.HERE / "README.md", "table", page.tables),
+        (choice, "pretrained", page.sentence),
+    ):
+        text = read_text(path).split(f"<!-- {name}:begin -->\n")[1]
+        assert text.split(f"<!-- {name}:end -->")[0] == made(found)
 
 
 def test_the_plan_names_methods_and_numbers_that_there_are():
