@@ -267,7 +267,7 @@ def function_of_steps(model: keras.Model, step: Callable[[Any], Any]) -> Callabl
         step: From the data of a batch to logs.
     """
     function: Callable[[Any], Any] = model._make_function(step)
-    return function
+    return without_tracing_warning(function)
 
 
 def direction(metric: keras.metrics.Metric) -> str | None:
@@ -302,16 +302,29 @@ def takes_logits(metric: Any) -> bool | None:
 
 
 def graph(function: Callable[..., Any], **arguments: Any) -> Any:
-    """A graph of a function, such as a method of a learner.
-
-    TensorFlow counts the graphs of all objects of a class as one function's, and warns of them.
+    """A graph of a function, such as a method of a learner, `without_tracing_warning`.
 
     Args:
         function: Of tensors.
         **arguments: Of `tf.function`.
     """
-    made = tf.function(function, autograph=False, **arguments)
-    made._omit_frequent_tracing_warning = True
+    return without_tracing_warning(tf.function(function, autograph=False, **arguments))
+
+
+def without_tracing_warning(made: Any) -> Any:
+    """Make the graphs of a function, and of those within it, without TensorFlow's warning of them.
+
+    It counts the graphs of all objects of a class as one function's, so that it warns of the fifth
+    model of a process.
+
+    Args:
+        made: Of `tf.function`, or a function of Keras that calls some.
+    """
+    if hasattr(made, "_omit_frequent_tracing_warning"):
+        made._omit_frequent_tracing_warning = True
+    for cell in getattr(made, "__closure__", None) or ():
+        if callable(cell.cell_contents) and not isinstance(cell.cell_contents, type):
+            without_tracing_warning(cell.cell_contents)
     return made
 
 

@@ -1,6 +1,7 @@
 """Each private name that the package uses, so that a release without one is told of here."""
 
 import gc
+import logging
 import weakref
 
 import keras
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from nccl_tf import keras_private as private
 from nccl_tf.learner.learner import Learner
+from nccl_tf.methods.finetune import Finetune
 
 
 def nested():
@@ -204,6 +206,41 @@ def test_what_a_metric_says_of_itself():
     )
 
 
+def test_no_learner_warns_of_the_graphs_of_others(monkeypatch):
+    from tensorflow.python.eager.polymorphic_function import polymorphic_function as functions
+
+    class Told(logging.Handler):
+        def emit(self, record):
+            messages.append(record.getMessage())
+
+    messages, told = [], Told()
+    counter = functions._FrequentTracingDetectorManager()
+    monkeypatch.setattr(functions, "_frequent_tracing_detector_manager", counter)
+    monkeypatch.setattr(functions, "FREQUENT_TRACING_WARNING_THRESHOLD", 2)
+    batches = tf.data.Dataset.range(3)
+    tf.get_logger().addHandler(told)
+    for _ in range(2):
+        learner = Finetune(nested())
+        learner.compile()
+        steps = private.function_of_steps(learner, lambda number: {"loss": number})
+        assert int(steps(iter(batches))["loss"]) == 0
+        assert int(steps(range(1))["loss"]) == 0  # as train_on_batch calls it
+        learner.make_test_function()
+        learner.make_predict_function()
+        for made in (learner.test_function, learner.predict_function):
+            graphs = graphs_within(made)
+            assert graphs and all(part._omit_frequent_tracing_warning for part in graphs)
+    tf.get_logger().removeHandler(told)
+    assert len(counter._detectors) == 2 and messages == []
+
+
+def graphs_within(made):
+    """Those of `tf.function` that a function is, or calls."""
+    cells = [cell.cell_contents for cell in getattr(made, "__closure__", None) or ()]
+    inner = [part for cell in cells if callable(cell) for part in graphs_within(cell)]
+    return inner + ([made] if hasattr(made, "_omit_frequent_tracing_warning") else [])
+
+
 def test_graphs_go_with_their_owner():
     quiet = private.graph(lambda: 1)
     assert quiet._omit_frequent_tracing_warning is True
@@ -253,8 +290,9 @@ def test_operations_are_added_to_a_graph_as_they_are_in_another():
 
 
 def test_the_entries_that_a_given_mean_is_spread_over():
-    told, layer = [], keras.layers.Normalization(axis=(1, 2), mean=0.5, variance=1.0)
+    told = []
     with private.before_normalization(told.append):
+        layer = keras.layers.Normalization(axis=(1, 2), mean=0.5, variance=1.0)
         layer.build((None, 3, 4))
         keras.layers.Normalization().build((None, 5))  # of variables, which Keras tells of
     keras.layers.Normalization(mean=0.5, variance=1.0).build((None, 6))

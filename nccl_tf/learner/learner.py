@@ -27,6 +27,7 @@ from nccl_tf.keras_private import (
     graph,
     is_validation,
     loss_mean,
+    without_tracing_warning,
 )
 from nccl_tf.learner import (
     adapters,
@@ -850,8 +851,13 @@ class Learner(Core):
         steps = self.execution.steps
         if steps not in self._base.test_functions:
             super().make_test_function(force=True)
-            self._base.test_functions[steps] = self._by_index(self.test_function, steps)
+            function = without_tracing_warning(self.test_function)
+            self._base.test_functions[steps] = self._by_index(function, steps)
         self.test_function = self._base.test_functions[steps]
+
+    def make_predict_function(self, force: bool = False) -> Any:
+        super().make_predict_function(force)
+        without_tracing_warning(self.predict_function)
 
     def _by_index(self, function: Callable[[Any], Any], steps: int) -> Callable[[Any], Any]:
         """A function of evaluation that takes examples in memory by index, and others as it did."""
