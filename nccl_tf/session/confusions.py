@@ -109,7 +109,9 @@ def draw_confusion(axes: Any, counts: np.ndarray, names: Sequence[str], title: s
                 axes.text(j, i, f"{share:.0f}", ha="center", va="center", color=color, fontsize=7)
     shown = range(0, len(names), 1 if len(names) <= 30 else 10)
     labels = [names[i] for i in shown]
-    axes.set_xticks(shown, labels, rotation=90 if max(map(len, names)) > 3 else 0)
-    axes.set_yticks(shown, labels)
-    axes.set(xlabel="predicted class", ylabel="right class, in order of arrival", title=title)
+    turned = 90 if max(map(len, names)) > 3 else 0
+    axes.set_xticks(shown, labels, rotation=turned, parse_math=False)
+    axes.set_yticks(shown, labels, parse_math=False)
+    axes.set(xlabel="predicted class", ylabel="right class, in order of arrival")
+    axes.set_title(title, parse_math=False)
     axes.figure.colorbar(image, ax=axes, label="of the class (%)", shrink=0.8)

@@ -1,14 +1,17 @@
 """The table and the plot of a result."""
 
+import io
 import sys
 
 import numpy as np
 import pandas
 import pytest
 from matplotlib import pyplot
+from matplotlib.text import Text
 
 from nccl_tf import LearnResult, plot_results
 from nccl_tf.errors import UserError
+from nccl_tf.session.confusions import Confusions
 
 MATRIX = np.array([[0.9, 0.2], [0.7, 0.8]])
 ROWS = [
@@ -73,6 +76,21 @@ def test_a_plot_makes_its_axes_or_takes_them(result):
     pyplot.close(figure)
     with pytest.raises(UserError, match="received 1 axes: expected two"):
         result.plot(axes[:1])
+
+
+@pytest.mark.parametrize("name", ["$x$ and $y$", r"$\frac$", "$"])
+def test_names_with_dollars_are_drawn_as_they_are_written(name):
+    cells = {0: ([0, 1], [0, 0], [1, 2]), 1: ([0, 1], [0, 1], [1, 2])}
+    confusions = Confusions([[0], [1]], cells, [name, f"{name}b"])
+    result = LearnResult(MATRIX, np.array([0.1, 0.3]), name, title=name, confusions=confusions)
+    drawn = [*result.plot(), result.plot_confusion(), *plot_results({name: result}).axes]
+    own = pyplot.subplots(1, 3)[1]
+    drawn += [*result.plot(own[:2]), result.plot_confusion(axes=own[2])]
+    for figure in {axes.figure for axes in drawn}:
+        texts = [text for text in figure.findobj(Text) if name in text.get_text()]
+        assert texts and not any(text.get_parse_math() for text in texts)
+        figure.savefig(io.BytesIO())
+    pyplot.close("all")
 
 
 def test_another_metric_is_drawn_in_its_unit():

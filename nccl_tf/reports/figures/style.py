@@ -53,8 +53,8 @@ _PAPER_RC = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Settings of matplotlib while a picture is drawn."""
-    with mpl.rc_context(_RC):
+    """Settings of matplotlib while a picture is drawn, whose texts are names and no mathematics."""
+    with mpl.rc_context({**_RC, "text.parse_math": False}):
         yield
 
 

@@ -66,11 +66,8 @@ def draw_matrix(
             axes.text(j, i, text, ha="center", va="center", color=color, fontsize=fontsize)
     set_task_ticks(axes.xaxis, count, first=0)
     set_task_ticks(axes.yaxis, count, first=0)
-    axes.set(
-        xlabel="evaluated on task (grey: not trained yet)",
-        ylabel="after training task",
-        title=title,
-    )
+    axes.set(xlabel="evaluated on task (grey: not trained yet)", ylabel="after training task")
+    axes.set_title(title, parse_math=False)
     axes.figure.colorbar(image, ax=axes, label=quantity.label, shrink=0.8)
 
 
@@ -110,7 +107,9 @@ def draw_over_time(axes: Any, matrix: Any, title: str, quantity: Quantity = ACCU
         label="mean so far", marker="D" if count == 1 or not measured.all() else None,
     )  # fmt: skip
     axes.legend(handles=axes.lines[-1:], loc="lower left", frameon=False)
-    axes.set(xlabel="tasks trained", ylabel=quantity.label, title=title)
+    axes.set_xlabel("tasks trained")
+    axes.set_ylabel(quantity.label, parse_math=False)
+    axes.set_title(title, parse_math=False)
     if quantity.is_percent:
         lowest = min(np.nanmin(values[np.tri(count, dtype=bool)]), 100.0)
         axes.set_ylim(max(0.0, 10 * np.floor(lowest / 10) - 10), 104)
