@@ -23,8 +23,8 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
 
     Raises:
         UserError: The file cannot be read, is no state, of another version or another model, was
-            changed since, or holds a weight that is not finite; the learner is then as it was. Or
-            the learner cannot be exported.
+            changed since, or holds a weight, or a number of the optimizer, that is not finite; the
+            learner is then as it was. Or the learner cannot be exported.
 
     Example:
 
@@ -59,14 +59,16 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
             "signature `save` has returned"
         ) from error
     arrays = layout.unpack(content, str(path))
-    trained = set(map(id, program.trained))
     values = list(zip(layout.variables, arrays, strict=True))
+    if weights_only:
+        trained = set(map(id, program.trained))
+        values = [(variable, value) for variable, value in values if id(variable) in trained]
+    moved = {id(variable) for variable in (*program.trained, *learner.optimizer.variables)}
     for variable, value in values:
-        if id(variable) in trained and not np.isfinite(value).all():
+        if id(variable) in moved and not np.isfinite(value).all():
             raise UserError(
-                f"received {path}, a state whose weight {variable.path} is infinite or NaN: take "
-                "one that was saved before"
+                f"received {path}, a state whose {variable.path} is infinite or NaN: take one that "
+                "was saved before"
             )
     for variable, value in values:
-        if not weights_only or id(variable) in trained:
-            variable.assign(value)
+        variable.assign(value)

@@ -301,6 +301,20 @@ def test_a_state_with_a_weight_that_is_not_finite_is_refused(learner, tmp_path):
     np.testing.assert_array_equal(kernel.numpy(), kept)
 
 
+def test_a_momentum_that_is_not_finite_is_refused(tmp_path):
+    """The first step would spoil every weight."""
+    learner = er("mlp", optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
+    layout = layout_of(Program(learner, BATCH, 1))
+    momentum = learner.optimizer.variables[-1]
+    momentum.assign(momentum * np.nan)
+    layout.pack().tofile(tmp_path / "state")
+    momentum.assign(np.zeros(momentum.shape))
+    with pytest.raises(UserError, match=f"{momentum.path} is infinite or NaN"):
+        nccl_tf.load_device_state(learner, tmp_path / "state")
+    assert not momentum.numpy().any()
+    nccl_tf.load_device_state(learner, tmp_path / "state", weights_only=True)
+
+
 def test_the_file_says_what_is_in_it(made):
     learner, file, _ = made
     again = nccl_tf.DeviceFile.read(file.path)
