@@ -18,7 +18,10 @@ from typing import Any
 
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.quiet_start import quiet_start
+from nccl_tf.regular_files import read_regular
 
+_MAX_BYTES = 2**24
+"""Of a plugin's file: a pipe, or a link to what has no end, would be read for ever."""
 _hashes: dict[str, str] = {}
 """The SHA-256 of the source of each plugin that this process has imported, by its name."""
 
@@ -37,7 +40,7 @@ class _Loader(SourceFileLoader):
         self._plugin = plugin
 
     def get_code(self, fullname: str) -> CodeType:
-        source = self.get_data(self.path)
+        source = read_regular(self.path, _MAX_BYTES)
         code = self.source_to_code(source, self.path)
         _hashes[self._plugin] = hashlib.sha256(source).hexdigest()
         return code

@@ -133,6 +133,14 @@ def test_a_flag_file_may_not_name_a_plugin(plugin, command, tmp_path):
     assert code == 2 and "stands in a flag file" in said and "imported" not in out
 
 
+@pytest.mark.parametrize("target", [None, "/dev/zero"])
+def test_a_plugin_that_has_no_end_is_refused_and_not_waited_for(tmp_path, command, target):
+    path = tmp_path / "endless.py"
+    path.symlink_to(target) if target else os.mkfifo(path)
+    code, _, printed = command("tables", f"--plugin={path}")
+    assert code == 2 and f"cannot import the plugin {path} (OSError" in printed
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
