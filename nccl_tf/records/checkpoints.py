@@ -207,6 +207,9 @@ def _read(path: Path) -> Checkpoint | None:
     digest = hashlib.sha256(payload).hexdigest().encode()
     if header != _MAGIC + digest + b"\n":
         return None
-    with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
-        meta = json.loads(arrays[_META].tobytes())
-        return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)
+    try:
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:  # noqa: TID251
+            meta = json.loads(arrays[_META].tobytes())
+            return Checkpoint(_with_strings({k: arrays[k] for k in arrays.files}), meta)
+    except Exception:  # Of a payload that something else has written NumPy can raise any.
+        return None

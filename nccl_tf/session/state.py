@@ -156,6 +156,9 @@ class SessionState:
         meta = checkpoint.meta
         what = f"the checkpoints in {self._store.folder} do not fit this call"
         with translate_misfit(what, self._advice):
+            place = Place(*meta["place"])
+            if not all(type(number) is int and number >= 0 for number in place):
+                raise ValueError(f"their place is {tuple(place)}")
             ours, theirs = self._whose(), meta["identity"]
             for name in {**theirs, **ours}:
                 there, here = theirs.get(name), ours.get(name)
@@ -176,7 +179,7 @@ class SessionState:
                 self._log.restore(meta["step_log"])
             for callback, state in zip(self._stateful, meta["callbacks"], strict=True):
                 callback.restore(state)
-            return Place(*meta["place"])
+            return place
 
     def rest_of_epoch(self, batches: tf.data.Dataset, whole: int) -> keras.callbacks.Callback:
         """The callback for training the rest of the restored epoch, of `whole` batches."""

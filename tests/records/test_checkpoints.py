@@ -1,3 +1,4 @@
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -58,6 +59,15 @@ def test_a_damaged_one_is_passed_over(tmp_path_factory, damage, where):
     else:
         content = content[: 0 if damage == "empty" else position]
     path.write_bytes(content)
+    assert number_of(store.last()) == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"junk", b"PK\x03\x04", b"\x93NUMPY"])
+def test_a_whole_one_of_something_else_is_passed_over(tmp_path, payload):
+    store = CheckpointStore(tmp_path)
+    magic = store.save(checkpoint(1)).read_bytes().partition(b"\n")[0]
+    content = b"\n".join([magic, hashlib.sha256(payload).hexdigest().encode(), payload])
+    (tmp_path / "000002.checkpoint").write_bytes(content)
     assert number_of(store.last()) == 1
 
 

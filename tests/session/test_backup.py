@@ -11,6 +11,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
+from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.streams.task import Task
@@ -326,6 +327,17 @@ def test_a_backup_of_another_call_is_refused(tmp_path):
     model.optimizer.learning_rate = 0.1
     with pytest.raises(UserError, match=r"the checkpoints in .* do not fit this call"):
         learn(tmp_path, Kill(0), model=model)
+
+
+def test_a_place_that_is_none_is_refused(tmp_path):
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(1))
+    store, model = CheckpointStore(tmp_path), again()
+    found = store.last()
+    for place in ([0, None, 0], [0, 1.5, 0], ["x", 0, 0], [0, -1, 0], 7):
+        store.save(found._replace(meta={**found.meta, "place": place}))
+        with pytest.raises(UserError, match=r"do not fit this call"):
+            learn(tmp_path, Kill(0), model=model)
 
 
 def small(activation="relu", loss=None, metrics=("accuracy",), seed=0, **dense):
