@@ -17,11 +17,16 @@ AT_THE_END = "*"
 
 def runs_of(cell: Cell, results: Results) -> list[Row]:
     """The finished runs of a cell, a seed each."""
+    return [run for run in tried(cell, results) if "value" in run]
+
+
+def tried(cell: Cell, results: Results) -> list[Row]:
+    """The runs of a cell at its rate, those that could not be learned with too."""
     rate = chosen(cell, results)
     if rate is None:
         return []
     names = [Job(cell, "evaluated", seed, rate).name for seed in PLAN["seeds"]]
-    return [results[name] for name in names if "value" in results.get(name, {})]
+    return [results[name] for name in names if name in results]
 
 
 def all_tables(results: Results) -> str:
@@ -189,13 +194,13 @@ class Checked(NamedTuple):
 
 
 def checked(results: Results) -> list[Checked]:
-    """The checks of which all systems have run."""
+    """The checks of which all systems have been tried."""
     found = []
-    for check in PLAN.get("checks", []):
+    for check in PLAN["checks"]:
         asked = {"data": [check["data"]], "passes": check["passes"], "share": check["share"]}
-        every = reached(asked, results)
-        if len(every) < len(allowed(asked)):
+        if not all(tried(cell, results) for (cell,) in allowed(asked).values()):
             continue
+        every = reached(asked, results)
         by_name = {one.system: one for one in every}
         sign = -1 if DATA[check["data"]].get("regression") else 1
         advised, all_so_far = by_name[check["advice"]], by_name["cumulative"]
@@ -203,6 +208,20 @@ def checked(results: Results) -> list[Checked]:
         gain = sign * (all_so_far.value - advised.value)
         found.append(Checked(check, advised, best, gain))
     return found
+
+
+def _left_out(results: Results) -> str:
+    """Who is in no table, because no run was learned to its end."""
+    found = [
+        f"{SYSTEMS[cell.system]['title']} on {cell.data}"
+        for cell in cells()
+        if tried(cell, results) and not runs_of(cell, results)
+    ]
+    if not found:
+        return ""
+    return (
+        f"\nIn no table, because at its tuned rate the loss was not finite: {', '.join(found)}.\n"
+    )
 
 
 def check_table(results: Results) -> str:
@@ -225,7 +244,7 @@ def check_table(results: Results) -> str:
         "data", "row of the page", "advised", "value", "best", "missed by",
         "retrain? advised; gain",
     )  # fmt: skip
-    return markdown_table(names, lines, names[3:6])
+    return markdown_table(names, lines, names[3:6]) + _left_out(results)
 
 
 def check_sentence(results: Results) -> str:
