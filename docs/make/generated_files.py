@@ -1,8 +1,11 @@
 """Pages and files of the repository that are made from data, and checked against them."""
 
+import argparse
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.errors import UserError, format_error, translate_os_error
 from nccl_tf.whole_files import replaced
 
 
@@ -88,3 +91,31 @@ def print_file_status(path: Path, current: bool, check: bool) -> int:
         return 1
     print(f"{path}: {'is up to date' if current else 'written'}")
     return 0
+
+
+def make_part(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    path: Path,
+    name: str,
+    content: Callable[[argparse.Namespace], str],
+) -> int:
+    """Run a command that makes the text between two marks of a page, or compares it (`--check`).
+
+    Args:
+        parser: Of its other arguments.
+        argv: The command line; None for that of the process.
+        path, name: As for `put_between_marks`.
+        content: Makes the text from what was asked for.
+
+    Returns:
+        The exit code.
+    """
+    parser.add_argument("--check", action="store_true", help="change nothing, and say what would")
+    asked = parser.parse_args(argv)
+    try:
+        current = put_between_marks(path, name, content(asked), check=asked.check)
+    except UserError as error:
+        print(format_error(error), file=sys.stderr)
+        return error.exit_code
+    return print_file_status(path, current, asked.check)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.on_device import ALL, METHODS, OTHERS, ROWS, Key, read_rows
-from docs.make.generated_files import print_file_status, put_between_marks
-from nccl_tf.errors import UserError, format_error
+from docs.make.generated_files import make_part
+from nccl_tf.errors import UserError
 from nccl_tf.reports.table import markdown_table
 
 PAGE = Path(__file__).parents[1] / "on_device.md"
@@ -81,15 +81,7 @@ def _where(rows: Sequence[Mapping[str, Any]]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the tables into the page, or compare them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing, and say what would")
-    asked = parser.parse_args(argv)
-    try:
-        content = tables(read_rows(ROWS))
-        current = put_between_marks(PAGE, "on_device", content, check=asked.check)
-    except UserError as error:
-        print(format_error(error), file=sys.stderr)
-        return error.exit_code
-    return print_file_status(PAGE, current, asked.check)
+    return make_part(parser, argv, PAGE, "on_device", lambda _: tables(read_rows(ROWS)))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.make.generated_files import print_file_status, put_between_marks, read_text
-from nccl_tf.errors import UserError, format_error
+from docs.make.generated_files import make_part, read_text
+from nccl_tf.errors import UserError
 from nccl_tf.reports.table import markdown_table
 
 PAGE = Path(__file__).parents[1] / "speed.md"
@@ -69,15 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Write the table into the page, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--check", action="store_true", help="change nothing, and say what would")
-    asked = parser.parse_args(argv)
-    try:
-        rows = [json.loads(line) for line in read_text(asked.file).splitlines()]
-        current = put_between_marks(PAGE, "gpu", gpu_steps(rows), check=asked.check)
-    except UserError as error:
-        print(format_error(error), file=sys.stderr)
-        return error.exit_code
-    return print_file_status(PAGE, current, asked.check)
+
+    def content(asked: argparse.Namespace) -> str:
+        return gpu_steps([json.loads(line) for line in read_text(asked.file).splitlines()])
+
+    return make_part(parser, argv, PAGE, "gpu", content)
 
 
 if __name__ == "__main__":

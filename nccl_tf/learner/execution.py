@@ -276,22 +276,16 @@ class Execution:
 
     def _run_by_index(self, functions: StepFunctions, reading: Reading) -> Any:
         """Take the steps of a call from examples in memory."""
-        left, logs = self.steps, None
-        while left and (rows := reading.take(left)) is not None:
-            count = len(rows[0])
-            if self.under_xla is False:
-                steps = self._by_index.get(self.known)
-                if steps is None:
-                    steps = StepsByIndex(functions, self.note_graph)
-                    self._by_index[self.known] = steps
-                logs = steps.take(reading.batches, rows)
-            else:  # one gather, outside of the program of XLA
+
+        def steps(rows: tuple[np.ndarray, ...], left: int) -> Any:
+            if self.under_xla is not False:  # one gather, outside of the program of XLA
                 batches = gather(self._placed(reading.batches), *rows)
-                logs = self._learn(functions, batches, count, left)
-            left -= count
-        if logs is None:
-            raise StopIteration
-        return logs
+                return self._learn(functions, batches, len(rows[0]), left)
+            if self.known not in self._by_index:
+                self._by_index[self.known] = StepsByIndex(functions, self.note_graph)
+            return self._by_index[self.known].take(reading.batches, rows)
+
+        return reading.run(self.steps, steps)
 
     def _placed(self, batches: IndexedBatches) -> Any:
         """The columns of examples where steps under XLA take them from."""

@@ -872,12 +872,7 @@ class Learner(Core):
         def test(iterator: Any) -> Any:
             if self.run_eagerly or not isinstance(iterator, Reading):
                 return function(iterator)
-            logs, left = None, steps
-            while left and (rows := iterator.take(left)) is not None:
-                logs, left = by_index.take(iterator.batches, rows), left - len(rows[0])
-            if logs is None:
-                raise StopIteration
-            return logs
+            return iterator.run(steps, lambda rows, _: by_index.take(iterator.batches, rows))
 
         return test
 

@@ -199,6 +199,24 @@ class Reading:
         self._left = tuple(part[end:] for part in self._left)
         return taken
 
+    def run(self, most: int, steps: Callable[[tuple[np.ndarray, ...], int], Any]) -> Any:
+        """Take the steps of one call, and return the logs of the last ones.
+
+        Args:
+            most: At most so many.
+            steps: Takes a step for each row of `take`, and returns its logs; it gets the rows, and
+                how many steps are left.
+
+        Raises:
+            StopIteration: There is no batch.
+        """
+        left, logs = most, None
+        while left and (rows := self.take(left)) is not None:
+            logs, left = steps(rows, left), left - len(rows[0])
+        if logs is None:
+            raise StopIteration
+        return logs
+
     def __iter__(self) -> Self:
         return self
 

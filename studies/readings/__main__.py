@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from docs.make.generated_files import print_file_status, put_between_marks
+from docs.make.generated_files import make_part
 from nccl_tf.commands.paper.published import Published, published
 from nccl_tf.commands.paper.variants import changes
 from nccl_tf.extensions.plugins import load_plugins
@@ -99,13 +99,13 @@ def _shown(records: Sequence[Record], printed: tuple[float, float]) -> str:
 
 def main() -> int:
     """Write the table between the marks of the page; 1 if `--check` finds another."""
+
+    def content(_: argparse.Namespace) -> str:
+        load_plugins([str(PLUGIN)])
+        return table([one for folder in FOLDERS for one in Records.below(folder).records])
+
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing")
-    check = parser.parse_args().check
-    load_plugins([str(PLUGIN)])
-    records = [record for folder in FOLDERS for record in Records.below(folder).records]
-    current = put_between_marks(PAGE, "table", table(records), check=check)
-    return print_file_status(PAGE, current, check)
+    return make_part(parser, None, PAGE, "table", content)
 
 
 if __name__ == "__main__":
