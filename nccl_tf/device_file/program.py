@@ -109,7 +109,7 @@ class Program:
 
         def end() -> tf.Tensor:
             task = tf.identity(progress.task.value)
-            learner._end_task(task)
+            learner.close_task(task)
             progress.task_is_open.assign(False)
             progress.tasks_ended.value.assign_add(1)
             for option in learner.options:

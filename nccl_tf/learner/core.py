@@ -90,7 +90,6 @@ class _Base:
         metrics_fit: Whether the metrics were tried out.
         count: The graph of `confusion`; None before `compile`.
         remember: That of `remember`.
-        is_closed: Whether the memory has been told of the end of the task that ends.
         test_functions: Those of evaluation that Keras calls, by the steps of a call.
         test_steps: Its steps over examples in memory.
     """
@@ -113,7 +112,6 @@ class _Base:
     metrics_fit: bool = False
     count: Any = None
     remember: Any = None
-    is_closed: bool = False
     test_functions: dict[int, Any] = field(default_factory=dict)
     test_steps: Any = None
 
@@ -755,19 +753,20 @@ class Core(keras.Model):
         """Called once when a task begins; for methods to extend."""
 
     def on_task_end(self, task_id: int) -> None:
-        """Called once when a task ends; for methods to extend. Closes the task in the memory."""
+        """Called once when a task ends, after the memory has closed it; for methods to extend."""
+
+    def close_task(self, task_id: int) -> None:
+        """Close a task in the memory, then in the method, `on_task_end`. Graph code for devices.
+
+        `end_task` calls it. A method that looks at the memory as it was before extends it.
+
+        Args:
+            task_id: The task; an int64 scalar in a file for devices.
+        """
         # A memory that is not allocated has seen nothing of the task.
         if self.memory is not None and self.memory.is_allocated:
             self.memory.close_task(task_id)
-        self._base.is_closed = True
-
-    def _end_task(self, task_id: Any) -> None:
-        """Let the method end a task, and the memory too, where an `on_task_end` has left it out."""
-        self._base.is_closed = False
         self.on_task_end(task_id)
-        # Else a memory that reads ended tasks alone, as a ring, would never be read.
-        if not self._base.is_closed:
-            Core.on_task_end(self, task_id)
 
     @one_at_a_time
     @alone
@@ -797,7 +796,7 @@ class Core(keras.Model):
         task_id = int(self.progress.task.numpy())
         if unpassed := task_pass.not_passed(self.options):
             self.warn_once("unpassed", hints.unpassed_warning(type(unpassed[0]).__name__, task_id))
-        self._end_task(task_id)
+        self.close_task(task_id)
         self.progress.close_task()
         self._weigh_classes({})
         self.progress.tasks_ended.assign_add(1)

@@ -143,7 +143,6 @@ class SampledPenaltyLearner(PenaltyLearner):
         self.sample.write(batch._replace(inputs=inputs, labels=labels))
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         for importance, anchor, new, weight in zip(
             self.importances, self.anchors, self._measure(), self.trainable_variables, strict=True
         ):

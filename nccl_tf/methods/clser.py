@@ -92,7 +92,6 @@ class CLSER(ReplayLearner):
         self.updates = self.state("updates", (), "int64")
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         # The network may have other weights than when it was built.
         is_first = tf.equal(self.updates.value, 0)
         self.stable.take(is_first)

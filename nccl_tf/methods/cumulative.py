@@ -106,7 +106,6 @@ class Cumulative(Learner):
 
     def on_task_begin(self, task_id: int) -> None:
         """Put the first weights back, where every task trains anew."""
-        super().on_task_begin(task_id)
         if self._first is not None and int(self.progress.tasks_ended.numpy()):
             self._first.put()
 

@@ -93,14 +93,12 @@ class EWC(PenaltyLearner):
             window.assign(tf.zeros_like(window.value))
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         self.task_steps.assign(0)
         # The running Fisher information continues, as in the reference.
         for window in self.window_sums:
             window.assign(tf.zeros_like(window.value))
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         # A graph, of a file for a device, does not know them.
         steps = tf.get_static_value(self.task_steps.value.read_value())
         window = self._steps_per_window

@@ -149,7 +149,6 @@ class FeCAM(FeatureLearner):
         self.products.value.scatter_add(tf.IndexedSlices(added, places))
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         self.solve()
 
     def solve(self) -> None:

@@ -140,7 +140,6 @@ class GDumb(Learner):
         Raises:
             LearningFailedError: Ten steps in a row had no finite loss and gradient.
         """
-        super().on_task_end(task_id)
         if not self.memory.is_allocated:  # Nothing of the task has come.
             return
         rate, skipped = float(self.optimizer.learning_rate), int(self.progress.skipped.numpy())

@@ -128,7 +128,6 @@ class GEC(TwoGradientLearner):
         self.examples.assign(examples)
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         mean = self.mean_loss.value
         some = self.examples.value > 0
         self.tolerance.assign(tf.where(some, mean + MARGIN * tf.abs(mean), self.tolerance.value))

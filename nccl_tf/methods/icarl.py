@@ -126,7 +126,6 @@ class ICaRL(ReplayLearner):
 
     def on_task_end(self, task_id: int) -> None:
         """Herd the exemplars of the task, and take means and old outputs of all classes again."""
-        super().on_task_end(task_id)
         if not self.pool.is_allocated:  # Nothing of the task has come.
             return
         stored = int(self.pool.readable_count())

@@ -110,13 +110,11 @@ class LwF(Learner):
         return loss + self.lwf_weight * distilled, {**logs, "distillation": distilled}
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         self.before.take()
         if self.heads is None:
             self.old_units.assign(self.progress.seen_classes.value[None])
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         if self.heads is not None:
             ended = np.arange(len(self.heads.classes)) == task_id
             seen = self.heads.table & self.progress.seen_among(self.num_classes)

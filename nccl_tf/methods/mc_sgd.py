@@ -134,19 +134,19 @@ class MCSGD(ReplayLearner):
         return self.learn_and_apply(self.learn, batch)
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         self.merged.take()
         # Until a task has ended, the weights that the learner was built or loaded with are both.
         if int(self.progress.tasks_ended.numpy()):
             self.trained.put()
 
-    def on_task_end(self, task_id: int) -> None:
+    def close_task(self, task_id: int) -> None:
+        """As of any learner, once the weights are merged: the memory reads earlier tasks then."""
         self.trained.take()
         stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
         if stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
             self.merge(task_id, self.line_steps or one_pass)
-        super().on_task_end(task_id)
+        super().close_task(task_id)
         if self.sample is not None and self.sample.is_allocated:
             self.sample.seen.assign(0)
 

@@ -126,7 +126,6 @@ class RanPAC(FeatureLearner):
         return tuple(after)
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         self.solve()
 
     def solve(self) -> None:

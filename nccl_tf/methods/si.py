@@ -75,13 +75,11 @@ class SI(PenaltyLearner):
             contribution.assign_sub(gradient * (weight.value - old))
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         is_first = tf.equal(self.progress.tasks_ended.value, 0)
         for anchor, weight in zip(self.anchors, self.trainable_variables, strict=True):
             anchor.assign(tf.where(is_first, weight.value, anchor.value))
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         for importance, anchor, contribution, weight in zip(
             self.importances,
             self.anchors,

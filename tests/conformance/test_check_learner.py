@@ -66,7 +66,6 @@ class Tires(Own):
     shorter = 1.0
 
     def on_task_end(self, task_id):
-        super().on_task_end(task_id)
         self.shorter = 0.5
 
     def replay_loss(self, logits, batch, *replays):
@@ -168,7 +167,6 @@ class Notes(Own):
     """Notes in Python which task has ended."""
 
     def on_task_end(self, task_id):
-        super().on_task_end(task_id)
         self.ended = int(task_id)
 
 

@@ -50,7 +50,6 @@ def test_a_class_that_says_why_it_has_no_file(tmp_path):
 def test_a_hook_that_is_no_graph_code(tmp_path):
     class Counts(nccl_tf.Finetune):
         def on_task_end(self, task_id):
-            super().on_task_end(task_id)
             self.ended = int(self.progress.task.numpy())
 
     refused(tmp_path, compiled(Counts(network())), "on_task_end is no graph code")

@@ -121,7 +121,6 @@ class SupSup(Learner):
         self._draw_scores(0)
 
     def on_task_begin(self, task_id: int) -> None:
-        super().on_task_begin(task_id)
         if not 0 <= task_id < self.num_tasks:
             raise UserError(
                 f"received task {task_id}, but the learner stores masks of {self.num_tasks} tasks: "
@@ -135,7 +134,6 @@ class SupSup(Learner):
             variable.assign(stored.value[task_id] if known else np.full(variable.shape, i % 2))
 
     def on_task_end(self, task_id: int) -> None:
-        super().on_task_end(task_id)
         current = [*self._current_masks(), *(v.value for v in self._masked.statistics)]
         for stored, value in zip([*self.masks, *self.statistics], current, strict=True):
             self._put(stored, task_id, value)
