@@ -1,6 +1,6 @@
 """Random draws that are the same with and without XLA. No seed may be used twice."""
 
-from typing import Any, Self
+import functools
 
 import numpy as np
 import tensorflow as tf
@@ -9,31 +9,6 @@ from nccl_tf.xla import Argument, in_program
 
 _PHILOX = 1
 _NARROW = 2**32 - 1
-
-
-class Seed(int):
-    """The seed of a learner or a memory.
-
-    A program of XLA reads it when it runs, so that runs of other seeds have the same program.
-    """
-
-    _argument: Argument
-
-    def __new__(cls, value: int) -> Self:
-        seed = super().__new__(cls, value)
-        seed._argument = Argument(value, "int64")
-        return seed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, (int(self),)
-
-    def read(self) -> tf.Tensor:
-        """int64 scalar. Graph code."""
-        number = self._argument.read()
-        if in_program() and 0 <= self <= _NARROW:
-            # Changes nothing, and says to `_is_narrow` how large a number it may be.
-            return tf.bitwise.bitwise_and(number, tf.constant(_NARROW, tf.int64))
-        return number
 
 
 def seeded(seed: int, number: tf.Tensor) -> tf.Tensor:
@@ -47,8 +22,19 @@ def seeded(seed: int, number: tf.Tensor) -> tf.Tensor:
 
 
 def number_of(seed: int) -> tf.Tensor:
-    """int64 scalar: a seed. Graph code."""
-    return seed.read() if isinstance(seed, Seed) else tf.constant(seed, tf.int64)
+    """int64 scalar: a seed, which a program of XLA is given when it runs. Graph code."""
+    if not in_program():
+        return tf.constant(seed, tf.int64)
+    number = _argument(seed).read()
+    # Changes nothing, and says to `_is_narrow` how large a number it may be.
+    is_narrow = 0 <= seed <= _NARROW
+    return tf.bitwise.bitwise_and(number, tf.constant(_NARROW, tf.int64)) if is_narrow else number
+
+
+@functools.cache
+def _argument(seed: int) -> Argument:
+    with tf.init_scope():  # A variable of no graph.
+        return Argument(seed, "int64")
 
 
 def apart(seed: int, number: tf.Tensor) -> tf.Tensor:

@@ -107,7 +107,4 @@ def _is_private(name: str) -> bool:
 
 def _are_equal(one: Any, other: Any) -> bool:
     is_plain = isinstance(one, (bool, int, float, str, list))
-    # A seed of a learner is an integer of its own class; 1 and True are two.
-    are_alike = isinstance(one, type(other)) or isinstance(other, type(one))
-    are_alike = are_alike and isinstance(one, bool) == isinstance(other, bool)
-    return is_plain and are_alike and one == other
+    return is_plain and type(one) is type(other) and one == other

@@ -62,7 +62,6 @@ from nccl_tf.networks.inspection import (
     vocabularies,
 )
 from nccl_tf.received import check_not_ragged
-from nccl_tf.rng import Seed
 
 AnOption = TypeVar("AnOption", bound=Option)
 
@@ -264,7 +263,7 @@ class Core(keras.Model):
         self.network = network
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
-        self.seed = Seed(checked_seed(seed))
+        self.seed = checked_seed(seed)
         checked_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self._base.head = head
