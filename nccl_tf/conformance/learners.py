@@ -33,6 +33,7 @@ from nccl_tf.learner.learner import Learner
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.saving import load_model
+from nccl_tf.variables import blank_like
 
 _CHUNK = 3
 
@@ -64,7 +65,8 @@ def check_learner(
     * `skipped_step`: a batch with NaN changes no weight, no memory and no state of the method;
     * `padding`: rows of weight 0, in the stream batch and in what is read of the memory, change no
       weight, whatever they hold and however many they are;
-    * `memory_of_stream`: the memory holds examples of the stream and nothing else;
+    * `memory_of_stream`: the memory holds examples of the stream and nothing else, and some were
+      written into it, though it may be empty once a task has ended;
     * `logs`: a step logs the names of `log_names`, "loss" first, which is finite;
     * `add_classes`: new classes leave the logits of the old ones as they were, and are learned; all
       state is then as large as that of a learner made with them;
@@ -256,6 +258,15 @@ class LearnerItems(LearnerTrial):
         learner = self.learned
         for memory in learner.memories() if learner.memory is not None else ():
             stored = memory.read_all()
+            # A slot keeps its bytes when a memory forgets it; no example leaves all of them blank.
+            memory.blank_spare_row()
+            slots = [part.numpy() for part in (*tf.nest.flatten(memory.inputs), memory.labels)]
+            if memory is learner.memory and all(np.array_equal(s, blank_like(s)) for s in slots):
+                raise DiffersError(
+                    "a memory that nothing was written into",
+                    "examples of the stream: call super().after_step(batch, step) in an "
+                    "`after_step` of your own, which stores them",
+                )
             columns = [*tf.nest.flatten(stored.inputs), stored.labels, stored.tasks]
             dtypes = [column.dtype for column in columns]
             known = [rows_as_bytes(*task, number, dtypes) for number, task in enumerate(self.tasks)]

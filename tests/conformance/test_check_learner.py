@@ -204,6 +204,25 @@ def test_one_error_has_every_item_that_failed():
     assert [each.item for each in report.failed] == ["docstring", "logs", "memory_of_stream"]
 
 
+def test_a_memory_that_nothing_is_written_into_fails():
+    class Forgetful(Own):
+        def after_step(self, batch, step):
+            pass
+
+    report = nccl_tf.check_learner(Forgetful, items=["memory_of_stream"], raises=False)
+    assert report["memory_of_stream"].outcome == "failed"
+
+
+def test_a_memory_that_a_task_s_end_empties_holds():
+    class Empties(Own):
+        def on_task_end(self, task_id):
+            self.memory.seen.assign(0)
+
+    nccl_tf.check_learner(
+        Empties, items=["memory_of_stream"], memory=lambda: nccl_tf.ReservoirMemory(6)
+    )
+
+
 def test_what_a_hook_raises_is_what_was_received():
     class Fails(Own):
         def store(self, batch, logits):
