@@ -194,6 +194,11 @@ def _register_saved_classes() -> None:
 class _AfterKeras(importlib.abc.MetaPathFinder):
     """Registers the saved classes when somebody else than the package imports Keras, once.
 
+    Keras looks for the class of a file in its registry of classes alone, which exists once Keras is
+    imported, and imports no module of a package that it does not know; to fill the registry here
+    would import TensorFlow, which takes seconds. So `import nccl_tf, keras` alone would not do for
+    `keras.models.load_model`.
+
     The package's own modules may be half imported by then, and a run of the command wants the
     module of its method alone.
     """
