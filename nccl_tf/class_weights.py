@@ -39,8 +39,6 @@ class ClassWeights:
         Returns:
             Whether graphs change: at the first factors, and where there are more classes.
         """
-        if not (self.are_set or factors):
-            return False
         changes = not self.are_set or self._factors.shape[0] < classes
         if changes:
             self.are_set = True
@@ -54,12 +52,10 @@ class ClassWeights:
         return changes
 
     def weighed(self, batch: Batch) -> Batch:
-        """A batch whose weights are multiplied by those of their classes. Graph code.
+        """A batch whose weights are multiplied by those of their classes, once set. Graph code.
 
         Examples that a memory of the learner returns are weighed already.
         """
-        if not self.are_set:
-            return batch
         return batch._replace(weights=batch.weights * self.of(batch.labels))
 
     def of(self, labels: tf.Tensor) -> tf.Tensor:

@@ -148,7 +148,9 @@ class GammaSum:
 
     def _measured(self, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
-            replay = self._learner.class_weighing.weighed(self.shadow.read(self.memory_batch_size))
+            replay = self.shadow.read(self.memory_batch_size)
+            if self._learner.class_weighing.are_set:
+                replay = self._learner.class_weighing.weighed(replay)
         else:
             replay = self._learner.memory.upcoming(self._learner.memory_batch_size)
         row = self._measure()(replay, batch)

@@ -386,13 +386,13 @@ def check_sample_weights(weights: Any) -> None:
     """Check the weights of examples.
 
     Args:
-        weights: [n]; None for 1 of each.
+        weights: [n].
 
     Raises:
         UserError: One is below 0, no number of float32, or masked.
     """
     check_unmasked(weights, "sample_weight")
-    weights = np.asarray(1 if weights is None else weights)
+    weights = np.asarray(weights)
     counted = (weights >= 0) & (weights <= np.finfo(np.float32).max)
     if not counted.all():
         raise UserError(

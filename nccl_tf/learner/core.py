@@ -76,11 +76,13 @@ class _Base:
         head: Name of the layer that makes the logits; None where the network shows it.
         growing: What grows with the head.
         of_steps: The method's variables that a skipped step puts back.
+        vocabularies: Of the network's inputs, as `inspection.vocabularies` gives them.
         built_classes: Logits when the learner was made.
         made_with: The ids of the variables that were trained then.
         wrong_label: What graphs note of labels, weights, task ids and token ids in training.
         wrong_at_test: The same at test.
         said: Keys of the warnings that were given.
+        has_looked: Whether it was asked what is likely not meant by data of a `fit`.
         trained: What `checks.trained` gave at `compile`; None before it.
         class_names: Of the data that have come so far.
         positive: That of the class which metrics of two judge; None where no data told.
@@ -98,11 +100,13 @@ class _Base:
     head: str | None = None
     growing: Any = None
     of_steps: list[keras.Variable] = field(default_factory=list)
+    vocabularies: list[int | None] = field(default_factory=list)
     built_classes: int = 0
     made_with: list[int] = field(default_factory=list)
     wrong_label: Any = None
     wrong_at_test: Any = None
     said: set[str] = field(default_factory=set)
+    has_looked: bool = False
     trained: list[tuple[int, bool]] | None = None
     class_names: tuple[str, ...] = ()
     positive: str | None = None
@@ -261,6 +265,7 @@ class Core(keras.Model):
             check_holds_no_state(network, type(self).__name__)
         check_can_be_loaded(network)
         self.network = network
+        self._base.vocabularies = vocabularies(network)
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
         self.seed = checked_seed(seed)
@@ -674,14 +679,16 @@ class Core(keras.Model):
         if not self.execution.known.labels_checked:
             batch, wrong = self._base.wrong_label.find(
                 data, batch, self.example_loss, self._classes, self._class_table(),
-                vocabularies(self.network),
+                self._base.vocabularies,
             )  # fmt: skip
             weights = tf.where(tf.reduce_any(wrong), float("nan"), batch.weights)
             batch = batch._replace(weights=weights)
         batch = self.devices.gather(batch)
         self.build_memory(batch)
-        batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
-        batch = self.class_weighing.weighed(batch)
+        if self.example_loss.place_axes:
+            batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
+        if self.class_weighing.are_set:
+            batch = self.class_weighing.weighed(batch)
         for option in self.options:
             batch = option.stream_batch(batch)
         return batch
@@ -809,6 +816,8 @@ class Core(keras.Model):
         Args:
             factors: By number; 1 for classes that are not among them.
         """
+        if not (factors or self.class_weighing.are_set):
+            return
         with self.distribute_strategy.scope():
             changes = self.class_weighing.set(factors, max(self.num_classes, 2))
         if changes:

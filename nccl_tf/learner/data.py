@@ -460,17 +460,17 @@ def _refuse_beside_task(**beside: Any) -> None:
             )
 
 
-def agreed_names(names: tuple[str, ...], *data: FitData | None) -> tuple[str, ...]:
+def agreed_names(names: tuple[str, ...], *data: FitData) -> tuple[str, ...]:
     """The names of classes by number, of earlier data and of data sets that tell theirs.
 
     Args:
         names: Those so far.
-        data: Further data; None for none.
+        data: Further data.
 
     Raises:
         UserError: Data sets give one number to two classes, as folders of other classes do.
     """
-    for told in (part.class_names for part in data if part is not None):
+    for told in (part.class_names for part in data):
         for number, (one, other) in enumerate(zip(names, told, strict=False)):
             if one != other:
                 raise UserError(

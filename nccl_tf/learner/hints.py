@@ -60,6 +60,22 @@ def unpassed_warning(option: str, task_id: int) -> str:
     )
 
 
+def adapters_warning(layer: keras.layers.Layer | None) -> str | None:
+    """That no step will ever move adapters.
+
+    Args:
+        layer: A layer with such, of `adapters.dead`; None where there is none.
+    """
+    if layer is None:
+        return None
+    return (
+        f"both matrices of the adapters of the layer {layer.name!r} are zero, so that no gradient "
+        "moves them: Keras has merged them into the kernel of a network that was saved alone; draw "
+        "the first one anew, such as by layer.lora_kernel_a.assign(keras.initializers.HeUniform()("
+        "layer.lora_kernel_a.shape)), or load the file of learner.save, which keeps them"
+    )
+
+
 def scale_warning(network: keras.Model, few: Any) -> str | None:
     """That inputs are far smaller or larger than those that a network's first layer rescales.
 
@@ -123,18 +139,20 @@ def column_warning(network: keras.Model, few: Any) -> str | None:
     )
 
 
-def far_targets_warning(targets: np.ndarray) -> str | None:
+def far_targets_warning(targets: Any) -> str | None:
     """That targets are far from 0 for their spread, where a memory keeps outputs and replays them.
 
     The first outputs that it keeps are those of weights that were not trained, near 0: to them the
     network is held as to right ones.
 
     Args:
-        targets: Numbers to predict, [n, ...].
+        targets: Numbers to predict, [n, ...]; others are left alone.
 
     Returns:
         None where they are not.
     """
+    if not _is_array(targets) or not _is_of_floats(targets):
+        return None
     rows = np.asarray(targets, np.float64).reshape(len(targets), -1)
     mean, deviation = rows.mean(axis=0), rows.std(axis=0)
     far = np.abs(mean) > FAR_TARGETS * deviation
@@ -148,17 +166,18 @@ def far_targets_warning(targets: np.ndarray) -> str | None:
     )
 
 
-def rare_class_warning(labels: np.ndarray, capacity: int) -> str | None:
+def rare_class_warning(labels: Any, capacity: int) -> str | None:
     """That a class is so rare that a uniform sample of the stream hardly has any of it.
 
     Args:
-        labels: Class numbers of the examples, int [n].
+        labels: Class numbers of the examples, int [n]; others are left alone.
         capacity: Slots of the sample.
 
     Returns:
         None where none is.
     """
-    if labels.ndim != 1 or len(labels) <= capacity:
+    labels = np.asarray(labels) if _is_array(labels) else np.zeros(0)
+    if labels.dtype.kind not in "iu" or labels.ndim != 1 or len(labels) <= capacity:
         return None
     classes, counts = np.unique(labels, return_counts=True)
     share = counts.min() / len(labels)
@@ -170,6 +189,10 @@ def rare_class_warning(labels: np.ndarray, capacity: int) -> str | None:
         f"{slots:.0f} of the reservoir's {capacity} slots hold it: take a BalancedMemory, "
         "which keeps as many of each class"
     )
+
+
+def _is_array(values: Any) -> bool:
+    return isinstance(values, (np.ndarray, tf.Tensor))
 
 
 def _is_of_floats(inputs: Any) -> bool:

@@ -61,7 +61,6 @@ from nccl_tf.networks.inspection import (
     has_convolutions,
     makes_mask,
     text_inputs,
-    vocabularies,
 )
 from nccl_tf.received import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.streams.batches import Reading
@@ -234,6 +233,8 @@ class Learner(Core):
             "auto_scale_loss": auto_scale_loss, "classes": classes,
         }  # fmt: skip
         self.make_graphs()
+        if self.example_loss.is_softmax:
+            self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
         self._hint_of_shared_network()
         hints.hold(self, self.network)
 
@@ -244,28 +245,26 @@ class Learner(Core):
             self.why_not("refreezing"),
         )  # fmt: skip
 
-    def _hint_of_adapters(self) -> None:
-        """Warn once of adapters that no step will ever move."""
-        if "adapters" not in self._base.said and (layer := adapters.dead(self.network)):
-            self.warn_once(
-                "adapters",
-                f"both matrices of the adapters of the layer {layer.name!r} are zero, so that no "
-                "gradient moves them: Keras has merged them into the kernel of a network that was "
-                "saved alone; draw the first one anew, such as by "
-                "layer.lora_kernel_a.assign(keras.initializers.HeUniform()("
-                "layer.lora_kernel_a.shape)), or load the file of learner.save, which keeps them",
-            )
+    def _look_at(self, first: Any, targets: Any) -> None:
+        """Say what is likely not meant by adapters, and by the data of a first `fit`.
 
-    def _hint_of_targets(self, labels: Any) -> None:
-        """Say where targets do not go with what the memory keeps of them."""
-        if not isinstance(labels, (np.ndarray, tf.Tensor)):
+        Args:
+            first: A first batch; None where none can be had, and a later `fit` is asked.
+            targets: All of them, where the host has them.
+        """
+        self.warn_once("adapters", hints.adapters_warning(adapters.dead(self.network)))
+        if first is None:
             return
-        labels, has_classes = np.asarray(labels), self.example_loss.has_classes
-        kept = [self.columns, *(option.columns for option in self.options)]
-        keeps_outputs = any(LOGITS in columns for columns in kept)
-        if keeps_outputs and labels.dtype.kind == "f" and not has_classes:
-            self.warn_once("far_targets", hints.far_targets_warning(labels))
-        if labels.dtype.kind not in "iu" or not has_classes:
+        self._base.has_looked = True
+        inputs = split_inputs(first[0])[0]
+        self.warn_once("scale", hints.scale_warning(self.network, inputs))
+        self.warn_once("columns", hints.column_warning(self.network, inputs))
+        if LOGITS in self._kept_columns() and not self.example_loss.has_classes:
+            self.warn_once("far_targets", hints.far_targets_warning(targets))
+
+    def _hint_of_rare_class(self, labels: Any) -> None:
+        """Say where a reservoir hardly holds a class of a task that begins."""
+        if not self.example_loss.has_classes:
             return
         for memory in self.memories():
             if isinstance(memory, ReservoirMemory):
@@ -290,7 +289,8 @@ class Learner(Core):
             UserError: A label was no class of its task, or as for `check_rate`.
             LearningFailedError: As for `Progress.check_not_failed`.
         """
-        self._refuse_wrong_labels(self._base.wrong_label)
+        if not self.execution.known.labels_checked:  # Else no step has noted any.
+            self._refuse_wrong_labels(self._base.wrong_label)
         self.progress.check_not_failed(self.network, self.optimizer)
         self.check_rate()
 
@@ -301,8 +301,7 @@ class Learner(Core):
             UserError: There was one.
         """
         heads = None if self.heads is None else self.heads.table
-        sizes = vocabularies(self.network)
-        noted.refuse(self._classes, heads, self._class_table(), sizes)
+        noted.refuse(self._classes, heads, self._class_table(), self._base.vocabularies)
 
     def make_graphs(self) -> None:
         """As `Core.make_graphs`."""
@@ -408,7 +407,6 @@ class Learner(Core):
         self._check_may_be("trained")
         self.devices.check_scope(type(self).__name__)
         self._check_trainable()
-        self._hint_of_adapters()
         bar = progress_bar(verbose, logs)
         fit = Fit.received(
             x, y, sample_weight, self.network, batch_size=batch_size, seed=self.seed, epochs=epochs,
@@ -438,19 +436,15 @@ class Learner(Core):
         # The task opens, and memories that wait for shapes get them.
         begins = not bool(self.progress.task_is_open.numpy())
         self.begin_task(task_id)
-        waits = self._memory_waits
-        if self.example_loss.is_softmax:
-            self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
-        first = data.first(needed=waits)
+        waits, looks = self._memory_waits, not self._base.has_looked
+        first = data.first(needed=waits) if waits or looks else None
         if first is not None and waits:
             self.build_memory(self.as_batch(first))  # It refuses what is no rows of one length.
-        if first is not None:
-            inputs = split_inputs(first[0])[0]
-            self.warn_once("scale", hints.scale_warning(self.network, inputs))
-            self.warn_once("columns", hints.column_warning(self.network, inputs))
-        self._hint_of_targets(data.y)
+        if looks:
+            self._look_at(first, data.y)
         self._weigh_classes(factors)
         if begins:
+            self._hint_of_rare_class(data.y)
             self._pass_task(task_pass.BEGIN, data)
 
         # How steps run, and how many in a call.
@@ -495,9 +489,12 @@ class Learner(Core):
         Raises:
             UserError: As for `agreed_names`.
         """
-        self._base.class_names = agreed_names(self._base.class_names, *data)
-        told = (part.positive for part in data if part is not None)
-        self._base.positive = next(filter(None, told), self._base.positive)
+        told = [part for part in data if part is not None and part.class_names]
+        if not told:
+            return
+        self._base.class_names = agreed_names(self._base.class_names, *told)
+        positive = (part.positive for part in told)
+        self._base.positive = next(filter(None, positive), self._base.positive)
         metrics = self._base.metrics if self.compiled else ()
         judged = [m.name for m in metrics if measures.judges_class_one(m, self.num_classes)]
         hint = hints.positive_warning(self._base.class_names, self._base.positive, judged)
@@ -585,7 +582,6 @@ class Learner(Core):
         self.devices.check_scope(type(self).__name__)
         self.devices.check_learns_a_batch("train_on_batch")
         self._check_trainable()
-        self._hint_of_adapters()
         if task_id is None:
             task_id = self.progress.next_task
             self.progress.warn_of_open_task()
@@ -594,6 +590,8 @@ class Learner(Core):
         known = self._known_of(data, task_id)
         self._try_metrics(data)
         factors = self.class_factors(class_weight, self._base.class_names)
+        if not self._base.has_looked:
+            self._look_at(data.first(needed=False), data.y)
         self.begin_task(task_id)
         self._weigh_classes(factors)
         if self.compiled:  # Keras says so where it is not.
@@ -810,7 +808,7 @@ class Learner(Core):
         self.execution.note_graph()
         heads, loss = None if self.heads is None else self.heads.table, self.example_loss
         batch = self.as_batch(data, self._task_at_test())
-        sizes = vocabularies(self.network)
+        sizes = self._base.vocabularies
         batch, wrong = self._base.wrong_at_test.find(data, batch, loss, self._classes, heads, sizes)
         batch = batch._replace(weights=tf.where(wrong, 0.0, batch.weights))
         inputs = {"inputs": batch.inputs, "task": batch.tasks}
@@ -832,7 +830,7 @@ class Learner(Core):
         tasks = as_task_ids(tasks)
         if self.heads is not None:
             tasks = self._base.wrong_at_test.find_tasks(tasks, len(self.heads.table))
-        inputs = self._base.wrong_at_test.find_ids(inputs, vocabularies(self.network))
+        inputs = self._base.wrong_at_test.find_ids(inputs, self._base.vocabularies)
         return self({"inputs": inputs, "task": tasks}, training=False)
 
     def _task_at_test(self) -> tf.Tensor:
@@ -1009,9 +1007,11 @@ class Learner(Core):
         labels, tasks, loss = data.y, data.tasks(task), self.example_loss
         self._check_not_behind()
         check_unmasked(labels, "labels")
-        checks.check_sample_weights(data.weights)
+        if data.weights is not None:
+            checks.check_sample_weights(data.weights)
         checks.check_ids_range(tasks)
-        checks.check_ids(data.all_inputs, vocabularies(self.network))
+        if any(self._base.vocabularies):
+            checks.check_ids(data.all_inputs, self._base.vocabularies)
         if labels is None:
             return
         # What a mask leaves out may have any target, and steps know the mask.
