@@ -154,7 +154,7 @@ def sample_without_replacement(seed: tf.Tensor, population: tf.Tensor, count: in
     spare = population - count
     replacement = spare + index
     drawn = uniform_below(seed, replacement + 1)
-    equal = tf.equal(drawn[:, None], drawn[None, :])
+    equal = tf.equal(drawn[:, None], drawn)
     earlier = tf.less(index[None, :], index[:, None])
     replaced = tf.reduce_any(tf.logical_and(equal, earlier), axis=-1)
     ancestor = drawn - spare

@@ -660,7 +660,7 @@ def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, t
     Returns:
         Positions int64 [count], and weights float32 [count], 0 for repetitions.
     """
-    index = tf.range(count, dtype=tf.int64)
+    index, stored = tf.range(count, dtype=tf.int64), tf.convert_to_tensor(stored)  # read once
     drawn = sample_without_replacement(seed, tf.maximum(stored, count), count)
     repeated = tf.math.floormod(index, tf.maximum(stored, 1))
     return tf.where(stored > count, drawn, repeated), tf.cast(index < stored, tf.float32)
@@ -677,7 +677,7 @@ def keep_last(slots: tf.Tensor, nowhere: int) -> tf.Tensor:
         int64 [n], distinct but for `nowhere`.
     """
     index = tf.range(tf.shape(slots)[0])
-    same = tf.equal(slots[:, None], slots[None, :])
+    same = tf.equal(slots[:, None], slots)
     later = tf.less(index[:, None], index[None, :])
     repeated = tf.reduce_any(tf.logical_and(same, later), axis=-1)
     return tf.where(tf.logical_not(repeated), slots, nowhere)

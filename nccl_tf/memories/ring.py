@@ -210,8 +210,9 @@ class RingMemory(Memory):
         rank, later = _ranks(region)
         pointer = tf.math.floormod(read_rows(self.counts, region) + rank, self.slots_per_class)
         add_to_rows(self.counts, region, tf.ones_like(region))
-        stays = (region < self._cells.count) & (later < self.slots_per_class)
-        return tf.where(stays, region * self.slots_per_class + pointer, self.capacity)
+        # What is in none of the rings has the last number, and so no slot below the capacity.
+        slots = tf.minimum(region * self.slots_per_class + pointer, self.capacity)
+        return tf.where(later < self.slots_per_class, slots, self.capacity)
 
     def write(self, batch: Batch) -> None:
         """As `Memory.write`, for a batch of any size."""
@@ -251,11 +252,15 @@ def _ranks(regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     Args:
         regions: int64 [n].
     """
-    # Comparisons of all pairs are a few kernels, where a sort is a dozen.
-    same = tf.cast(tf.equal(regions[:, None], regions[None, :]), tf.float32)
-    before = tf.reduce_sum(tf.linalg.band_part(same, -1, 0), axis=1) - 1.0
-    after = tf.reduce_sum(same, axis=1) - 1.0 - before
-    return tf.cast(before, tf.int64), tf.cast(after, tf.int64)
+    # Comparisons of all pairs are a few kernels, where a sort is a dozen; of batches of one size
+    # the two sides of a pair are a constant.
+    count = regions.shape[0]
+    index = np.arange(count) if count is not None else tf.range(tf.shape(regions)[0])
+    sides = tf.stack([index[None, :] < index[:, None], index[None, :] > index[:, None]])
+    same = tf.equal(regions[:, None], regions) & sides
+    counts = tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
+    before, after = tf.unstack(tf.cast(counts, tf.int64))
+    return before, after
 
 
 def _refusal(slots: int, task_classes: Sequence[Sequence[int]]) -> str:

@@ -79,10 +79,10 @@ def _places(shape: tuple[int, ...], tasks: tf.Tensor, labels: tf.Tensor) -> tf.T
         tf.raw_ops.ClipByValue(
             t=numbers, clip_value_min=_like(numbers, -1), clip_value_max=_like(numbers, count)
         )
-        + 1
         for numbers, count in zip((tasks, labels), shape, strict=True)
     )
-    return rows * (shape[1] + 2) + columns
+    width = shape[1] + 2
+    return rows * width + (columns + (width + 1))  # past the border's first row and column
 
 
 def _like(numbers: tf.Tensor, value: int) -> tf.Tensor:
