@@ -313,7 +313,7 @@ class Core(keras.Model):
         for option in filter(None, made):
             self.add_option(option)
         self._check_columns(self.columns)
-        self._quantity_means = StepMeans(self.log_names[1:])
+        self._quantity_means = StepMeans(self.log_names)
         # One thread may predict while another one trains.
         self._base.wrong_label, self._base.wrong_at_test = (
             checks.WrongLabel(self.devices.gather, self.devices.count == 1) for _ in range(2)
@@ -567,11 +567,7 @@ class Core(keras.Model):
             batch: The stream batch, with weights 0 if the step was skipped.
             step: The applied step.
         """
-        is_learned, tracker = step.is_learned, loss_mean(self)
-        loss = tf.cast(tf.where(is_learned, step.logs["loss"], 0.0), tracker.total.dtype)
-        tracker.total.value.assign_add(loss)
-        tracker.count.value.assign_add(tf.cast(is_learned, tracker.count.dtype))
-        self._quantity_means.update_state(step.stacked_logs()[1:])
+        self._quantity_means.update_state(step.stacked_logs())
         if self.example_loss.has_classes:
             self.progress.see(batch)
         logits = step.logits.masked
@@ -581,10 +577,14 @@ class Core(keras.Model):
 
     def get_metrics_result(self) -> dict[str, tf.Tensor]:
         """As in Keras; the loss over no step or example is NaN, not 0."""
-        results = super().get_metrics_result()
-        if "loss" in results:
-            counted = loss_mean(self).count.value > 0
-            results["loss"] = tf.where(counted, results["loss"], float("nan"))
+        results, place = super().get_metrics_result(), self.log_names.index("loss")
+        # Keras has no metric of its own for the logs of steps, and one for examples at test.
+        steps, tested = self._quantity_means, loss_mean(self)
+        total, count = (
+            tf.cast(tf.convert_to_tensor(of_steps.value)[place], at_test.dtype) + at_test.value
+            for of_steps, at_test in ((steps.total, tested.total), (steps.count, tested.count))
+        )
+        results["loss"] = total / count
         return results
 
     # ---- the network's outputs -------------------------------------------------------------------
