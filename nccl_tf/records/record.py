@@ -22,8 +22,8 @@ FILE_NAME, MODEL_NAME, CHECKPOINTS = "result.json", "model.keras", "checkpoints"
 MAX_BYTES = 2**26
 """The largest file of records that is read."""
 _MAX_VALUES = 4_000_000
-"""The most values in such a file: each takes up to 20 times its bytes, and those of runs have 16 or
-more; 1,000 tasks have a million accuracies."""
+"""The most values in such a file: small ones take 30 times their bytes, so that all take up to some
+450 MB. Those of runs have 16 bytes or more; 1,000 tasks have a million accuracies."""
 
 _OF_TYPES = {
     str: "name", int: "integer", float: "number", bool: "switch", NoneType: "null",

@@ -78,7 +78,7 @@ def test_a_record_that_contradicts_its_averaged_matrix_is_refused(change, said):
 
 @pytest.mark.parametrize("one", [b"[],", b"{},", b"0,", b'"":0,'])
 def test_very_many_values_are_refused_before_they_are_read(one, tmp_path):
-    """Each takes up to 20 times its bytes."""
+    """Small ones take 30 times their bytes."""
     (tmp_path / "result.json").write_bytes(b"[" + one * 4_000_000 + b"0]")
     with pytest.raises(UserError, match=r"result\.json has [\d,]+ values .* at most 4,000,000"):
         records.read_record(tmp_path / "result.json")
