@@ -45,8 +45,12 @@ def class_names_of(data: Any) -> list[str]:
 # ---- checks ------------------------------------------------------------------------------------
 
 
-def check_data(data: Any) -> None:
+def check_data(data: Any, form: str) -> None:
     """Check data of any form as far as they show what they hold.
+
+    Args:
+        data: The data.
+        form: Their form, as `form_of` gives it.
 
     Raises:
         UserError: They are None, known to be empty, masked, ragged or sparse, or a data set of
@@ -56,7 +60,7 @@ def check_data(data: Any) -> None:
 
     if data is None:
         raise UserError("received no data: expected arrays, a dataset or a task of a stream")
-    is_dataset = form_of(data) == DATASET
+    is_dataset = form == DATASET
     parts = tf.nest.flatten(data.element_spec if is_dataset else data)
     for part in parts:
         check_unmasked(part, "inputs")

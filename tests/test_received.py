@@ -78,12 +78,12 @@ def test_the_form_of_data(data, form):
 )
 def test_what_no_verb_takes_is_refused(data, said):
     with pytest.raises(UserError, match=said):
-        check_data(data)
+        check_data(data, form_of(data))
 
 
 @pytest.mark.parametrize("data", [X, {"a": X}, PAIRS.batch(2), Sequence(1), iter([(X, Y)])])
 def test_what_a_verb_takes_is_not(data):
-    check_data(data)
+    check_data(data, form_of(data))
 
 
 def test_data_without_an_end_cannot_be_read_whole():

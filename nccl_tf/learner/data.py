@@ -101,9 +101,9 @@ class FitData:
         self.begin_epoch = None if indexed is None else indexed.begin_epoch
         if indexed is not None:
             (x, y), batch_size = indexed.columns, indexed.size
-        check_data(x)
-        check_one_target(y)
         self.form = form_of(x)
+        check_data(x, self.form)
+        check_one_target(y)
         self.class_names, self.positive = tuple(class_names_of(x)), getattr(x, "positive", None)
         self.x = as_columns(x)
         self.y, self.weights = as_columns(y, "labels"), as_columns(weights, "sample_weight")

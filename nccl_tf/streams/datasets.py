@@ -238,7 +238,7 @@ def _batches(data: Any) -> Iterable[Any]:
             f"received a {type(data).__name__} as the data of a task: expected a tf.data.Dataset, "
             "a keras.utils.PyDataset or a pair of arrays (inputs, labels)"
         )
-    check_data(data)
+    check_data(data, form)
     check_ends(data)
     if form == DATASET:
         return _batches_of(data)

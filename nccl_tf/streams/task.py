@@ -79,13 +79,13 @@ class _Trained:
         Raises:
             UserError: The batch size or the number of epochs is below 1, or the seed negative.
         """
-        self.steps(batch_size, epochs)
+        count = self.steps(batch_size, epochs) // epochs
         generator(seed, BATCH_ORDER)  # which refuses a seed that is none
 
         def order(epoch: int) -> tuple[np.ndarray, ...]:
             return pad_order(self._order(seed, epoch), batch_size)
 
-        return self._batches(batch_size, self.steps(batch_size), order)
+        return self._batches(batch_size, count, order)
 
     def _batches(self, batch_size: int, count: int, order: Order) -> IndexedBatches:
         batches = IndexedBatches.padded(*self._examples(), batch_size, count, order)
