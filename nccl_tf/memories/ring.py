@@ -258,8 +258,7 @@ def _ranks(regions: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     index = np.arange(count) if count is not None else tf.range(tf.shape(regions)[0])
     sides = tf.stack([index[None, :] < index[:, None], index[None, :] > index[:, None]])
     same = tf.equal(regions[:, None], regions) & sides
-    counts = tf.reduce_sum(tf.cast(same, tf.float32), axis=2)
-    before, after = tf.unstack(tf.cast(counts, tf.int64))
+    before, after = tf.unstack(tf.reduce_sum(tf.cast(same, tf.int64), axis=2))
     return before, after
 
 
