@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import nccl_tf
+from nccl_tf.learner import hints
 from nccl_tf.learner.checks import is_plain_sgd
 from tests.methods.learners import build
 from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
@@ -42,6 +43,18 @@ def test_inputs_far_out_of_the_network_s_range_are_named_once(largest, scale, ca
     assert f"reach {largest:g}" in said and f"Rescaling(1 / {largest:g})" in said
     learner.fit(images(largest), LABELS, verbose=0, batch_size=3)
     assert len(caplog.messages) == 1
+
+
+def test_data_are_looked_at_in_the_first_fit_alone(monkeypatch):
+    asked = []
+    monkeypatch.setattr(hints, "scale_warning", lambda *_: asked.append("scale"))
+    learner = compiled(tiny_network())
+    learner.fit(iter([(images(255), LABELS)]), verbose=0, end_task=False)
+    assert not asked  # A generator shows nothing without losing it.
+    for _ in range(2):
+        learner.fit(images(255), LABELS, verbose=0, end_task=False)
+    learner.train_on_batch(images(255), LABELS)
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -273,6 +286,7 @@ def test_a_softmax_over_one_class_is_told_of_once(caplog):
     x = images(255)
     heads = nccl_tf.Finetune(tiny_network(), heads=[[0], [1, 2, 3]])
     heads.compile(keras.optimizers.SGD(0.1))
+    assert "head of task 0" in caplog.text
     before = heads.network.get_weights()
     for _ in range(2):
         heads.fit(x, np.zeros(12, int), verbose=0, task_id=0)
