@@ -184,7 +184,7 @@ def test_one_number_is_one_class():
         data.class_names = list(names)
         return FitData(data)
 
-    assert agreed_names(("cat",), named("cat", "dog"), None, FitData(X)) == ("cat", "dog")
+    assert agreed_names(("cat",), named("cat", "dog"), FitData(X)) == ("cat", "dog")
     with pytest.raises(UserError, match="class 1 is 'bird', and that of earlier data is 'dog'"):
         agreed_names((), named("cat", "dog"), named("cat", "bird"))
 
