@@ -114,11 +114,24 @@ def allowed(case: Row) -> dict[str, list[Cell]]:
     return found
 
 
+def seeds_of(case: Row, results: Results) -> list[int]:
+    """The seeds that all systems of a case have been tried with, on all of its data sets."""
+    seeds = [
+        {run["seed"] for run in tried(cell, results)}
+        for of_data in allowed(case).values()
+        for cell in of_data
+    ]
+    return sorted(set.intersection(*seeds))
+
+
 def reached(case: Row, results: Results) -> list[Reached]:
-    """The systems that a case allows and that have runs on all of its data sets, the best first."""
-    found = []
+    """The systems that a case allows, the best first, by the seeds that all of them have.
+
+    Those that could not be learned with on one of its data sets are left out.
+    """
+    found, seeds = [], seeds_of(case, results)
     for system, of_data in allowed(case).items():
-        runs = [runs_of(cell, results) for cell in of_data]
+        runs = [[run for run in runs_of(cell, results) if run["seed"] in seeds] for cell in of_data]
         if all(runs):
             value = 100 * float(np.mean([np.mean([run["value"] for run in each]) for each in runs]))
             passed = [run["examples_passed"] or np.inf for each in runs for run in each]
@@ -129,9 +142,9 @@ def reached(case: Row, results: Results) -> list[Reached]:
 
 def best(case: Row, results: Results) -> Reached | None:
     """What a case takes, by the plan's rule; None before every system that it allows has run."""
-    rule, every = PLAN["decision"], reached(case, results)
-    able = [one for one in every if one.system not in rule["bounds"]]
-    if len(every) < len(allowed(case)):
+    rule = PLAN["decision"]
+    able = [one for one in reached(case, results) if one.system not in rule["bounds"]]
+    if not able:
         return None
     tied = [one for one in able if abs(one.value - able[0].value) <= rule["tie"]]
     return min(tied, key=lambda one: one.passed)
@@ -141,7 +154,7 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
     taken, every = best(case, results), reached(case, results)
     if taken is None:
         return None
-    by_name = {one.system: one for one in every}
+    by_name, seeds = {one.system: one for one in every}, len(seeds_of(case, results))
     rule, all_so_far = PLAN["decision"], by_name.get("cumulative")
     sign = -1 if DATA[case["data"][0]].get("regression") else 1
     others = [one for one in every if one.system not in (*rule["bounds"], taken.system)]
@@ -157,7 +170,8 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
         f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",
         "-" if all_so_far is None else f"{all_so_far.value:.1f}",
         share,
-        f"{' and '.join(case['data'])}, {case['passes']} pass{'es' * (case['passes'] > 1)}",
+        f"{' and '.join(case['data'])}, {case['passes']} pass{'es' * (case['passes'] > 1)}, "
+        f"{seeds} seed{'s' * (seeds > 1)}",
         f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
     )
 
@@ -198,9 +212,9 @@ def checked(results: Results) -> list[Checked]:
     found = []
     for check in PLAN["checks"]:
         asked = {"data": [check["data"]], "passes": check["passes"], "share": check["share"]}
-        if not all(tried(cell, results) for (cell,) in allowed(asked).values()):
-            continue
         every = reached(asked, results)
+        if not every:
+            continue
         by_name = {one.system: one for one in every}
         sign = -1 if DATA[check["data"]].get("regression") else 1
         advised, all_so_far = by_name[check["advice"]], by_name["cumulative"]
@@ -210,18 +224,17 @@ def checked(results: Results) -> list[Checked]:
     return found
 
 
-def _left_out(results: Results) -> str:
-    """Who is in no table, because no run was learned to its end."""
-    found = [
-        f"{SYSTEMS[cell.system]['title']} on {cell.data}"
-        for cell in cells()
-        if tried(cell, results) and not runs_of(cell, results)
-    ]
+def _not_learned(results: Results) -> str:
+    """Runs at tuned rates that were not learned to their end, which no mean has."""
+    found = []
+    for cell in cells():
+        runs = tried(cell, results)
+        if failed := [run for run in runs if "value" not in run]:
+            title = SYSTEMS[cell.system]["title"]
+            found.append(f"{title} on {cell.data} ({len(failed)} of {len(runs)} runs)")
     if not found:
         return ""
-    return (
-        f"\nIn no table, because at its tuned rate the loss was not finite: {', '.join(found)}.\n"
-    )
+    return f"\nNo mean has runs whose loss was not finite at the tuned rate: {', '.join(found)}.\n"
 
 
 def check_table(results: Results) -> str:
@@ -244,7 +257,7 @@ def check_table(results: Results) -> str:
         "data", "row of the page", "advised", "value", "best", "missed by",
         "retrain? advised; gain",
     )  # fmt: skip
-    return markdown_table(names, lines, names[3:6]) + _left_out(results)
+    return markdown_table(names, lines, names[3:6]) + _not_learned(results)
 
 
 def check_sentence(results: Results) -> str:
@@ -256,8 +269,8 @@ def check_sentence(results: Results) -> str:
     right = sum(one.retraining_wins == one.check["retrain"] for one in every)
     return (
         f"Followed on {len(every)} data sets that those runs do not have, the advice was within "
-        f"{PLAN['decision']['close']:g} points of the best of eight methods on {few}, and right "
-        f"about retraining on {right} ([all figures]({_CHECKS})).\n"
+        f"{PLAN['decision']['close']:g} points of the best of eight methods, retraining aside, on "
+        f"{few}, and right about retraining on {right} ([all figures]({_CHECKS})).\n"
     )
 
 
