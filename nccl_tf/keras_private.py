@@ -7,6 +7,7 @@ and says what to look for where a release has taken a name away.
 import contextlib
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -255,6 +256,17 @@ def adapter_of(batches: Any) -> Any:
         batches: What is iterated over, with `count`, how many there are.
     """
     return _Adapter(batches)
+
+
+@contextlib.contextmanager
+def without_compile_warning() -> Iterator[None]:
+    """A context in which Keras does not tell that it did not call a model's own `compile`.
+
+    It tells so of a network of KerasHub within another model, which alone is compiled.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`compile\(\)` was not called", UserWarning)
+        yield
 
 
 def function_of_steps(model: keras.Model, step: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -27,6 +27,7 @@ from nccl_tf.keras_private import (
     graph,
     is_validation,
     loss_mean,
+    without_compile_warning,
     without_tracing_warning,
 )
 from nccl_tf.learner import (
@@ -1318,11 +1319,12 @@ class Learner(Core):
         config = dict(config)
         of_adapters = config.pop(_ADAPTERS, None)
         names, positive = config.pop(_CLASSES, ((), None))
-        if of_adapters and isinstance(config.get("network"), dict):
-            # Before the learner, which may keep something for each weight that is trained.
-            config["network"] = keras.saving.deserialize_keras_object(config["network"])
-            adapters.enable(config["network"], of_adapters)
-        learner = restored(cls, config)
+        with without_compile_warning():
+            if of_adapters and isinstance(config.get("network"), dict):
+                # Before the learner, which may keep something for each weight that is trained.
+                config["network"] = keras.saving.deserialize_keras_object(config["network"])
+                adapters.enable(config["network"], of_adapters)
+            learner = restored(cls, config)
         learner._base.class_names, learner._base.positive = tuple(names), positive
         return learner
 

@@ -26,6 +26,23 @@ def test_a_class_that_is_not_registered_is_named(tmp_path):
     assert type(nccl_tf.load_model(path, {"Own": Own})) is Own
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class CompilesItself(keras.Sequential):
+    """As a task of KerasHub, which Keras leaves uncompiled when it loads it."""
+
+    def compile(self, *args, **kwargs):
+        super().compile(*args, **kwargs)
+
+
+def test_a_network_with_a_compile_of_its_own_loads_in_silence(tmp_path, recwarn):
+    network = CompilesItself([keras.Input((3,)), keras.layers.Dense(2)])
+    network.compile("sgd", "mse")
+    nccl_tf.Finetune(network).save(tmp_path / "learner.keras")
+    loaded = nccl_tf.load_model(tmp_path / "learner.keras")
+    assert type(loaded.network) is CompilesItself and not loaded.network.compiled
+    assert "compile()" not in "".join(str(each.message) for each in recwarn)
+
+
 def from_checkpoint(learner, path):
     """Read a file of weights, as one of an earlier version may be."""
     tf.train.Checkpoint(model=learner.network).write(path)
