@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
+from nccl_tf.records.files import list_names
 from nccl_tf.records.record import FILE_NAME, Record, read_record
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS
 from nccl_tf.records.spread import Spread, spread
@@ -86,6 +87,7 @@ class Records:
                 f"none of {len(found.broken)} records below {folder} can be read; {found.broken[0]}"
             )
         if not found.runs:
+            list_names(folder)  # says that it may not be read
             raise UserError(
                 f"no {FILE_NAME} and no published record below {folder}: expected a folder of "
                 "finished runs as --output_dir"

@@ -56,6 +56,12 @@ def test_a_folder_without_records(tmp_path):
             records.Records.required(folder)
 
 
+def test_what_cannot_be_listed_is_no_empty_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot list .*file \(Not a directory\)"):
+        records.Records.required(tmp_path / "file")
+
+
 def test_some_of_a_folder(tmp_path):
     methods = ("er_ring", "agem", "finetune")
     made = [sample.record(seed=seed, method=name) for seed in (1, 0) for name in methods]
