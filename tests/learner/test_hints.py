@@ -49,7 +49,7 @@ def test_data_are_looked_at_in_the_first_fit_alone(monkeypatch):
     asked = []
     monkeypatch.setattr(hints, "scale_warning", lambda *_: asked.append("scale"))
     learner = compiled(tiny_network())
-    learner.fit(iter([(images(255), LABELS)]), verbose=0, end_task=False)
+    learner.fit((batch for batch in [(images(255), LABELS)]), verbose=0, end_task=False)
     assert not asked  # A generator shows nothing without losing it.
     for _ in range(2):
         learner.fit(images(255), LABELS, verbose=0, end_task=False)
