@@ -10,7 +10,6 @@ from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, at_the_end,
 
 Results = Mapping[str, Row]
 _CHECKS = "../studies/passes/README.md#the-advice-on-other-data"
-_NONE_IS_BETTER = ": no method is better"
 AT_THE_END = "*"
 """Beside a value whose rate is the lowest or highest that was tried: better ones may lie beyond."""
 
@@ -159,12 +158,16 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
     sign = -1 if DATA[case["data"][0]].get("regression") else 1
     others = [one for one in every if one.system not in (*rule["bounds"], taken.system)]
     gain = 0.0 if all_so_far is None else sign * (all_so_far.value - taken.value)
+    system = SYSTEMS[taken.system]
+    name = f"{system['title']} (`{system['method']}`)"
+    if taken.system == "finetune":
+        name += f": none is better by more than {rule['tie']:g}"
     share = "-"
     if all_so_far is not None and np.isfinite(taken.passed):
         share = f"{taken.passed / all_so_far.passed:.1f}"
     return (
         case["title"],
-        SYSTEMS[taken.system]["title"] + _NONE_IS_BETTER * (taken.system == "finetune"),
+        name,
         f"{taken.value:.1f}",
         f"{SYSTEMS[others[0].system]['title']} {others[0].value:.1f}" if others else "-",
         f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",
