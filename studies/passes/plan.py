@@ -86,19 +86,17 @@ def cells_of(part: Row) -> Iterator[Cell]:
     usual = [name for name, data in DATA.items() if not data.get("check")]
     for system in SYSTEMS.values():
         for name in part.get("data", usual):
-            if cell := _cell(system, name, DATA[name], part["passes"], part["share"]):
+            if cell := _cell(system, name, part["passes"], part["share"]):
                 yield cell
 
 
-def _cell(system: Row, name: str, data: Row, passes: int, share: float) -> Cell | None:
-    first, extra = PLAN["order"][0], {each.get("more_passes") for each in DATA.values()}
+def _cell(system: Row, name: str, passes: int, share: float) -> Cell | None:
+    first = PLAN["order"][0]
     keeps = METHODS[system["method"]].memory is not None
     if name not in system.get("data", DATA) or (not keeps and share != first["share"]):
         return None
     if system.get("once"):
         passes = 1 if passes == first["passes"] else 0
-    elif passes in extra and passes != data.get("more_passes"):
-        return None
     return Cell(name, system["name"], passes, share if keeps else None) if passes else None
 
 

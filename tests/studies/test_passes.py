@@ -70,14 +70,14 @@ def test_what_cannot_be_learned_with_is_kept_as_a_problem():
     assert chosen(DIGITS, found | {worst.name: row}) == DIGITS.rates[0]
 
 
-def test_each_cell_has_all_seeds_and_its_tuning_comes_before():
+def test_each_cell_has_seeds_in_order_and_its_tuning_comes_before():
     every = jobs({})
     names = [job.name for job in every]
     assert len(set(names)) == len(names)
     seeds = [(job.cell, job.seed) for job in every if job.part == "evaluated"]
-    assert set(seeds) == {(cell, seed) for cell in cells() for seed in PLAN["seeds"]}
     for cell in cells():
-        assert [seed for each, seed in seeds if each == cell] == PLAN["seeds"]
+        of_cell = [seed for each, seed in seeds if each == cell]
+        assert of_cell == PLAN["seeds"][: len(of_cell)] != []
     for place, job in enumerate(every):
         if job.part == "evaluated" and len(job.cell.rates) > 1:
             assert job.rate is None
@@ -237,7 +237,7 @@ def test_what_keeps_no_example_is_told_apart():
 
 def checks_of(monkeypatch, *found):
     """A plan with these checks."""
-    usual = {"case": "a row", "passes": 5, "share": 0.05}
+    usual = {"case": PLAN["checks"][0]["case"], "passes": 5, "share": 0.05}
     made = [
         {**usual, "data": name, "advice": taken, "retrain": told} for name, taken, told in found
     ]
@@ -254,9 +254,13 @@ def test_advice_is_checked_against_the_best_that_does_not_train_on_all(monkeypat
     assert "No check" in tables.check_table(values_of("letters", 5, 0.05, **few))
     found = values_of("letters", 5, 0.05, **values)
     (one,) = tables.checked(found)
-    assert (one.best.system, round(one.miss, 6), one.holds) == ("er_ace", 8.0, False)
+    assert (one.best.system, one.holds(one.advised)) == ("er_ace", False)
+    assert round(one.miss(one.advised), 6) == 8.0 and one.now == one.advised
     assert one.retraining_wins and round(one.gain, 6) == 11.5
-    assert "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 |" in tables.check_table(found)
+    assert (
+        "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 | ER, reservoir; missed by 8.0 |"
+        in tables.check_table(found)
+    )
     assert "on 1 data sets" in tables.check_sentence(found) and "on 0, and right" in (
         tables.check_sentence(found)
     )
@@ -272,7 +276,8 @@ def test_less_error_is_better_in_a_check(monkeypatch):
     found[failed] = {"seed": 0, "problem": "10 steps in a row had no finite loss"}
     assert "rate: SI on bikes (1 of 1 runs)." in tables.check_table(found)
     (one,) = tables.checked(found)
-    assert (one.best.system, round(one.miss, 6), one.holds) == ("mir", 2.0, True)
+    assert (one.best.system, one.holds(one.advised)) == ("mir", True)
+    assert round(one.miss(one.advised), 6) == 2.0
     assert one.retraining_wins and round(one.gain, 6) == 7.0
 
 
