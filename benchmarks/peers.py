@@ -3,6 +3,7 @@
 pip install torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
 pip install --no-deps avalanche-lib==0.6.0 torchvision==0.28.0
 pip install beautifulsoup4 dill gdown gputil psutil pytorchcv qpsolvers quadprog torchmetrics tqdm
+pip install wandb
 python -m benchmarks.peers
 
 It times steps here and in Avalanche on permuted MNIST, as users train. The PyTorch steps are sides
