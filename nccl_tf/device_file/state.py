@@ -8,6 +8,7 @@ from nccl_tf.device_file.export import check_exports, layout_of
 from nccl_tf.device_file.program import Program
 from nccl_tf.errors import UserError
 from nccl_tf.learner.learner import Learner
+from nccl_tf.memories.memory import counts_of
 from nccl_tf.regular_files import read_regular
 
 
@@ -23,8 +24,8 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
 
     Raises:
         UserError: The file cannot be read, is no state, of another version or another model, was
-            changed since, or holds a weight, or a number of the optimizer, that is not finite; the
-            learner is then as it was. Or the learner cannot be exported.
+            changed since, or holds a weight, or a number of the optimizer, that is not finite, or
+            a count below 0; the learner is then as it was. Or the learner cannot be exported.
 
     Example:
 
@@ -63,8 +64,19 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
     if weights_only:
         trained = set(map(id, program.trained))
         values = [(variable, value) for variable, value in values if id(variable) in trained]
-    moved = {id(variable) for variable in (*program.trained, *learner.optimizer.variables)}
+    optimizers = learner.optimizer.variables
+    moved = {id(variable) for variable in (*program.trained, *optimizers)}
+    stored = [variable for memory in learner.memories() for variable in counts_of(memory)]
+    task = learner.progress.task
+    counters = {id(variable) for variable in (*learner.progress.variables, *optimizers, *stored)}
     for variable, value in values:
+        is_count = id(variable) in counters and value.ndim == 0 and value.dtype.kind == "i"
+        lowest = -1 if variable is task else 0  # no task yet
+        if is_count and value < lowest:
+            raise UserError(
+                f"received {path}, a state whose {variable.path} is {value}, expected a count of "
+                f"{lowest} or more: take one that was saved before"
+            )
         if id(variable) in moved and not np.isfinite(value).all():
             raise UserError(
                 f"received {path}, a state whose {variable.path} is infinite or NaN: take one that "

@@ -377,9 +377,10 @@ class Memory:
             prefix: Of their names.
 
         Raises:
-            UserError: The state is that of a memory of another size or shape.
+            UserError: The state is that of a memory of another size or shape, or one of its counts
+                is below 0.
         """
-        packed = self._packed()
+        packed, counts = self._packed(), set(map(id, counts_of(self)))
         for variable in self.variables:
             name = prefix + variable.name
             value = np.asarray(store.pop(name))
@@ -392,6 +393,11 @@ class Memory:
                     f"received a saved memory whose {variable.name} have the shape {value.shape} "
                     f"for a {type(self).__name__} of {self.capacity} slots, which has "
                     f"{tuple(variable.shape)}: build the memory as it was saved"
+                )
+            if id(variable) in counts and value < 0:
+                raise UserError(
+                    f"received a saved memory whose {variable.name} is {value}, expected a count "
+                    "of 0 or more: get the file again"
                 )
             variable.assign(value)
 
@@ -647,6 +653,13 @@ class Memory:
 
 
 show_arguments(Memory, Memory)
+
+
+def counts_of(memory: Memory) -> list[keras.Variable]:
+    """A memory's scalars of whole numbers, which only rise in a class of the package."""
+    is_own = type(memory).__module__.startswith("nccl_tf.")
+    scalars = [variable for variable in memory.variables if len(variable.shape) == 0]
+    return [variable for variable in scalars if is_own and variable.dtype == "int64"]
 
 
 def choose(stored: tf.Tensor, count: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -315,6 +315,22 @@ def test_a_momentum_that_is_not_finite_is_refused(tmp_path):
     nccl_tf.load_device_state(learner, tmp_path / "state", weights_only=True)
 
 
+@pytest.mark.parametrize("name", ["seen", "skipped", "task", "iteration"])
+def test_a_count_below_0_is_refused(name, learner, tmp_path):
+    layout = layout_of(Program(learner, BATCH, 1))
+    (count,) = [v for v in layout.variables if v.name == name]
+    kept, lowest = int(count.numpy()), -1 if name == "task" else 0
+    for value in (lowest - 1, lowest):
+        count.assign(value)
+        layout.pack().tofile(tmp_path / str(value))
+    count.assign(kept)
+    with pytest.raises(UserError, match=f"{count.path} is {lowest - 1}"):
+        nccl_tf.load_device_state(learner, tmp_path / str(lowest - 1))
+    assert int(count.numpy()) == kept
+    nccl_tf.load_device_state(learner, tmp_path / str(lowest))
+    assert int(count.numpy()) == lowest
+
+
 def test_the_file_says_what_is_in_it(made):
     learner, file, _ = made
     again = nccl_tf.DeviceFile.read(file.path)

@@ -143,3 +143,15 @@ def test_a_saved_memory_of_another_size_is_named():
     memory.save_variables(store, "")
     with pytest.raises(UserError, match=r"\(21, 6\) .* 30 slots"):
         nccl_tf.ReservoirMemory(30, (6,), "float32").load_variables(store, "")
+
+
+@pytest.mark.parametrize("name", ["seen", "draws"])
+def test_a_saved_memory_with_a_count_below_0_is_refused(name):
+    """Its first write would fail in TensorFlow."""
+    store = {}
+    memory = nccl_tf.ReservoirMemory(20, (6,), "float32")
+    memory.save_variables(store, "")
+    with pytest.raises(UserError, match=f"{name} is -1"):
+        memory.load_variables({**store, name: np.int64(-1)}, "")
+    memory.load_variables({**store, name: np.int64(7)}, "")
+    assert int(getattr(memory, name).numpy()) == 7
