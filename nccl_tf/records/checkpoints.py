@@ -159,19 +159,24 @@ def assign_arrays(variables: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     """Assign saved values to variables, to all or to none.
 
     Raises:
-        ValueError: The names or a shape differ, so the checkpoint is of another program.
+        ValueError: The names, a shape or a dtype differ, so the checkpoint is of another program.
     """
     if variables.keys() != arrays.keys():
         different = sorted(variables.keys() ^ arrays.keys())
         raise ValueError(f"the checkpoint and the learner differ in {', '.join(different[:5])}")
+    values = {}
     for name, variable in variables.items():
-        if tuple(variable.shape) != arrays[name].shape:
+        array, dtype = arrays[name], np.dtype(variable.value.dtype.as_numpy_dtype)
+        if dtype.kind == "V" and array.dtype == f"V{dtype.itemsize}":
+            array = array.view(dtype)  # an .npz file does not know bfloat16
+        if (array.shape, array.dtype) != (tuple(variable.shape), dtype):
             raise ValueError(
-                f"the checkpoint has {name} of shape {arrays[name].shape}, the learner of "
-                f"{tuple(variable.shape)}"
+                f"the checkpoint has {name} of shape {array.shape} and dtype {array.dtype}, the "
+                f"learner of {tuple(variable.shape)} and {dtype}"
             )
+        values[name] = array
     for name, variable in variables.items():
-        variable.assign(arrays[name])
+        variable.assign(values[name])
 
 
 def _without_objects(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from nccl_tf.records.checkpoints import (
     CheckpointStore,
     assign_arrays,
     state_sha256,
+    variables_to_arrays,
 )
 
 
@@ -120,26 +121,36 @@ def test_a_pipe_in_the_place_of_a_checkpoint_is_left_out_and_not_waited_for(tmp_
     assert number_of(store.last()) == 1
 
 
-class Variable:
-    def __init__(self, shape):
-        self.shape = shape
-
-    def assign(self, value):
-        self.value = value
-
-
 def test_arrays_of_another_program_are_refused():
     with pytest.raises(ValueError, match="differ in b"):
-        assign_arrays({"a": Variable(())}, {"a": np.zeros(()), "b": np.zeros(())})
-    with pytest.raises(ValueError, match="of shape"):
-        assign_arrays({"a": Variable((2,))}, {"a": np.zeros(3)})
+        assign_arrays({"a": keras.Variable(0.0)}, {"a": np.zeros(()), "b": np.zeros(())})
 
 
-def test_a_checkpoint_that_does_not_fit_changes_nothing():
+@pytest.mark.parametrize(
+    "other",
+    [
+        np.zeros(2, np.float32), np.zeros(1), np.array(["text"]), np.array([1j], np.complex64),
+        np.array([b"text"], object), np.array([True]),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)  # fmt: skip
+def test_a_checkpoint_that_does_not_fit_changes_nothing(other):
     first, second = keras.Variable([1.0]), keras.Variable([2.0])
     with pytest.raises(ValueError, match="of shape"):
-        assign_arrays({"a": first, "b": second}, {"a": np.zeros(1), "b": np.zeros(2)})
+        assign_arrays({"a": first, "b": second}, {"a": np.zeros(1, np.float32), "b": other})
     assert first.numpy() == [1.0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int64", "bool", "string"])
+def test_a_checkpoint_gives_back_each_dtype(dtype, tmp_path):
+    kept = {"string": [b"a", b"bc"], "bool": [True, False]}.get(dtype, [3, 5])
+    made = SimpleNamespace(value=tf.Variable(tf.constant(kept, dtype)), shape=(2,))
+    made.assign = made.value.assign
+    store = CheckpointStore(tmp_path)
+    store.save(Checkpoint(variables_to_arrays({"a": made}), {}))
+    made.assign(tf.zeros_like(made.value) if dtype != "string" else tf.constant([b"", b""]))
+    assign_arrays({"a": made}, store.last().arrays)
+    assert made.value.numpy().tolist() == kept
 
 
 def test_that_none_is_whole_is_said(tmp_path, caplog):
