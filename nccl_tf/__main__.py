@@ -18,6 +18,8 @@ def main() -> None:
         from nccl_tf.cli import main as run_command
 
         run_command()
+    except KeyboardInterrupt:  # of a plugin's own: no signal raises it here
+        _stop(signal.SIGINT, None)
     finally:
         signal.signal(signal.SIGINT, before)
 

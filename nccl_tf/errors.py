@@ -60,6 +60,15 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence)
 
 
+def named_error(error: BaseException) -> str:
+    """An error of somebody else's code: its class and its text, if it can tell one."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception:  # whatever its `__str__` raises
+        return name
+
+
 def checked_name(kind: str, received: str, valid: Iterable[str]) -> str:
     """Return `received` if it is one of `valid`.
 

@@ -281,6 +281,15 @@ def test_ctrl_c_while_the_command_starts(name):
     assert (ended.returncode, ended.stderr) == (130, "stopped by SIGINT\n")
 
 
+@pytest.mark.processes
+def test_a_plugin_that_raises_what_ctrl_c_raises_ends_as_it_does(tmp_path):
+    (tmp_path / "plugin.py").write_text("raise KeyboardInterrupt")
+    code = "from nccl_tf.__main__ import main; main()"
+    argv = [sys.executable, "-c", code, "tables", f"--plugin={tmp_path / 'plugin.py'}"]
+    ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "stopped by SIGINT\n")
+
+
 def test_backends_of_other_programs(command, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     code, _, err = command(f"--output_dir={tmp_path}")

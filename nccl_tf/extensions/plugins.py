@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from nccl_tf.errors import UserError, one_line
+from nccl_tf.errors import UserError, named_error, one_line
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.regular_files import read_regular
 
@@ -87,11 +87,13 @@ def _load(name: str) -> None:
     try:
         with quiet_start():  # A plugin may be the first to import TensorFlow.
             _import_file(name) if name.endswith(".py") else _import_module(name)
-    except (Exception, SystemExit) as error:  # Whatever the plugin's own code raises.
+    except KeyboardInterrupt:  # as a rule the user's
+        raise
+    except BaseException as error:  # Whatever the plugin's own code raises.
         _hashes.pop(name, None)
         raise UserError(
-            f"cannot import the plugin {name} ({type(error).__name__}: {error}): expected the "
-            "name of a module or of a .py file that imports without an error"
+            f"cannot import the plugin {name} ({named_error(error)}): expected the name of a "
+            "module or of a .py file that imports without an error"
         ) from error
 
 

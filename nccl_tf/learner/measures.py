@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch, rows_with_nan, split_inputs
-from nccl_tf.errors import UserError, one_line
+from nccl_tf.errors import UserError, named_error, one_line
 from nccl_tf.keras_private import arguments_of, direction, function_of, set_direction, takes_logits
 
 _OF_TWO_CLASSES = (
@@ -302,7 +302,7 @@ def _reason(error: Exception) -> str:
     """Why a metric fails, where that is a sentence: TensorFlow names nodes and the trial's rows."""
     if isinstance(error, tf.errors.OpError):
         return ""
-    return f" ({type(error).__name__}: {one_line(str(error))[:_LETTERS]})"
+    return f" ({one_line(named_error(error))[:_LETTERS]})"
 
 
 def _remedy(loss: Any) -> str:

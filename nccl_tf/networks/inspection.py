@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from nccl_tf.errors import UserError, one_line
+from nccl_tf.errors import UserError, named_error, one_line
 from nccl_tf.keras_private import inputs_of_calls, layers_of, made_from, maker, mask_of
 
 _PROBABILITIES = ("softmax", "sigmoid", "hard_sigmoid")
@@ -340,7 +340,7 @@ def check_can_be_loaded(network: keras.Model, *, saves: bool = False) -> None:
         except Exception as error:
             raise UserError(
                 f"received a network whose layer {layer.name!r} cannot be made again from its "
-                f"configuration ({type(error).__name__}: {one_line(str(error))[:200]}), so that a "
+                f"configuration ({one_line(named_error(error))[:200]}), so that a "
                 f"file of the learner could not be loaded: let {kind.__name__}.get_config return "
                 "what its constructor takes; of a backbone of KerasHub call the whole as a layer, "
                 "backbone(inputs), in place of backbone.output"

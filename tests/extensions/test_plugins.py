@@ -148,6 +148,8 @@ def test_a_plugin_that_has_no_end_is_refused_and_not_waited_for(tmp_path, comman
         ("def", "SyntaxError"),
         ("raise SystemExit(7)", "SystemExit"),
         ("1 / 0", "ZeroDivisionError"),
+        ("raise GeneratorExit", "GeneratorExit"),
+        ("class Mute(Exception):\n    def __str__(self):\n        1 / 0\nraise Mute", "Mute)"),
         (None, "FileNotFoundError"),
     ],
 )

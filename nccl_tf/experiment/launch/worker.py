@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from nccl_tf.errors import LearningFailedError, UserError, format_error, one_line
+from nccl_tf.errors import LearningFailedError, UserError, format_error, named_error, one_line
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.signals import Interrupted
 from nccl_tf.experiment.run.train import Run
@@ -74,7 +74,7 @@ def work(connection: Connection, environment: Mapping[str, str], make: Make) -> 
             end = "failed", LEARNING_FAILED
         except Exception as error:
             # Said here too, because the log stays empty on a full disk.
-            jobs.done((BROKE, one_line(f"{type(error).__name__}: {error}")))
+            jobs.done((BROKE, one_line(named_error(error))))
             raise
         _forget()
         jobs.done(end)
