@@ -91,7 +91,8 @@ class _Kept:
         for path in sorted(_files(self._folder), key=_age):
             found = _KEPT.fullmatch(path.name)
             with contextlib.suppress(FileNotFoundError):  # The bound has removed it meanwhile.
-                if found and found[1] == _checksum(found[2], path):
+                is_small = path.lstat().st_size <= MOST_BYTES  # a larger one is none of ours
+                if found and is_small and found[1] == _checksum(found[2], path):
                     try:
                         _link(path, self.own / found[2])
                         continue

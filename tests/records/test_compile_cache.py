@@ -64,6 +64,13 @@ def test_a_damaged_or_foreign_file_is_removed(tmp_path, processes, damage):
     assert keep(later, "a.pb") == 1 and names(processes(tmp_path).own) == ["a.pb"]
 
 
+def test_a_file_larger_than_all_may_be_together_is_not_read(tmp_path, processes, monkeypatch):
+    keep(processes(tmp_path), "a.pb", 11 * b"x")
+    monkeypatch.setattr(compile_cache, "MOST_BYTES", 10)
+    later = processes(tmp_path)
+    assert names(later.own) == [] == names(tmp_path / KEY)
+
+
 def test_a_link_is_neither_read_nor_counted(tmp_path, processes):
     keep(processes(tmp_path), "a.pb")
     (path,) = (tmp_path / KEY).glob("*.pb")
