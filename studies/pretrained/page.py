@@ -137,7 +137,7 @@ def draw(results: Results, folder: Path, name: str) -> None:
             axes.set_xscale("log")
             axes.minorticks_off()
             axes.set_title(f"{NETWORKS[network]}, 1 pass")
-            axes.set_xlabel("kept beside the network (MB; nothing at the left end)")
+            axes.set_xlabel("kept, MB (0 at the left)")
         drawn.axes[0].set_ylabel("accuracy (%)")
         drawn.legend(loc="outside right upper", frameon=False)
         save(drawn, folder, name, dpi=150)
