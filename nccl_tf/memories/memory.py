@@ -635,8 +635,16 @@ class Memory:
         self.put(batch, self.kept_slots_for(batch))
 
     def kept_slots_for(self, batch: Batch) -> tf.Tensor:
-        """As `slots_for`, with `capacity` for padding too."""
-        return tf.where(batch.weights > 0, self.slots_for(batch), self.capacity)
+        """As `slots_for`, with `capacity` for padding too.
+
+        The extras that have columns come in the dtypes of these, so that they compare.
+        """
+        extras = {
+            name: tf.cast(value, self.columns[name].dtype) if name in self.columns else value
+            for name, value in batch.extras.items()
+        }
+        slots = self.slots_for(batch._replace(extras=extras))
+        return tf.where(batch.weights > 0, slots, self.capacity)
 
     def put(self, batch: Batch, slots: tf.Tensor) -> None:
         """Write a batch into slots.

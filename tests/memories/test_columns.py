@@ -118,6 +118,24 @@ def test_written_and_read_under_xla():
     assert {tuple(row) for row in step().numpy()} <= {tuple(row) for row in BYTES}
 
 
+def test_slots_are_chosen_by_extras_in_the_dtype_of_their_column():
+    """Those of a float64 network are float64, the column is float32."""
+
+    class Surer(nccl_tf.ReservoirMemory):
+        def slots_for(self, batch):
+            better = batch.extras["score"] > self.columns["score"].value[:3]
+            return tf.where(better, tf.range(3, dtype=tf.int64), self.capacity)
+
+        def readable_count(self):
+            return tf.constant(3, tf.int64)
+
+    memory = Surer(3, (), "int64", extras={"score": ((), "float32")})
+    for scores in ([0.1, 0.5, 0.3], [0.2, 0.4, 0.3]):
+        extras = {"score": tf.constant(scores, tf.float64)}
+        memory.write(batch()._replace(inputs=tf.range(3, dtype=tf.int64), extras=extras))
+    assert memory.read_all().extras["score"].tolist() == np.float32([0.2, 0.5, 0.3]).tolist()
+
+
 def test_a_ring_takes_the_classes_of_the_heads_or_asks():
     memory = nccl_tf.RingMemory(2)
     with pytest.raises(UserError, match="pass task_classes"):
