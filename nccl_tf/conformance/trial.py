@@ -5,6 +5,7 @@ import copy
 import functools
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from tempfile import TemporaryDirectory
@@ -213,7 +214,7 @@ def as_dataset(x: Any, y: Any) -> tf.data.Dataset:
 
 
 def check_docstring(cls: type) -> None:
-    """A class has a docstring of its own with an example, which runs."""
+    """A class has a docstring of its own with an example, which runs among its module's names."""
     text = inspect.cleandoc(vars(cls).get("__doc__") or "")
     fenced = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     typed = re.findall(r"^ *(?:>>>|\.\.\.) ?(.*)$", text, re.MULTILINE)
@@ -221,7 +222,8 @@ def check_docstring(cls: type) -> None:
     if not any(code):
         shown = "no docstring" if not text else "a docstring without an example"
         raise DiffersError(shown, "one with code in ```python or after >>>")
-    names = {"keras": keras, "nccl_tf": nccl_tf, "np": np, "tf": tf, cls.__name__: cls}
+    names = dict(vars(sys.modules.get(cls.__module__, nccl_tf)))
+    names |= {"keras": keras, "nccl_tf": nccl_tf, "np": np, "tf": tf, cls.__name__: cls}
     with TemporaryDirectory() as folder, contextlib.chdir(folder):
         for block in code:
             exec(block, names)  # noqa: S102 (code of the class that is asked about)

@@ -288,6 +288,21 @@ def test_an_unknown_item_is_refused():
         nccl_tf.check_learner(Own, items=["seeds"])
 
 
+class OwnMemory(nccl_tf.ReservoirMemory):
+    """A name that only this module has."""
+
+
+def test_an_example_sees_the_names_of_its_module():
+    class Shown(Own):
+        """Is made with a memory of this module.
+
+        Example:
+            >>> learner = Shown(nccl_tf.networks.mlp((4, 4, 1), 2), OwnMemory(20))
+        """
+
+    assert not nccl_tf.check_learner(Shown, items=["docstring"]).failed
+
+
 def test_data_network_and_memory_may_be_ones_own():
     """Numbers of words, whose NaN is a weight's."""
     random = np.random.default_rng(1)
