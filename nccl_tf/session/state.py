@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import keras
@@ -154,8 +155,7 @@ class SessionState:
         if checkpoint is None:
             return None
         meta = checkpoint.meta
-        what = f"the checkpoints in {self._store.folder} do not fit this call"
-        with translate_misfit(what, self._advice):
+        with self._misfit_told():
             place = Place(*meta["place"])
             if not all(type(number) is int and number >= 0 for number in place):
                 raise ValueError(f"their place is {tuple(place)}")
@@ -183,7 +183,12 @@ class SessionState:
 
     def rest_of_epoch(self, batches: tf.data.Dataset, whole: int) -> keras.callbacks.Callback:
         """The callback for training the rest of the restored epoch, of `whole` batches."""
-        return _RestOfEpoch(self._epoch_sums, self._sums, batches, whole)
+        return _RestOfEpoch(self._epoch_sums, self._sums, batches, whole, self._misfit_told)
+
+    def _misfit_told(self) -> AbstractContextManager[None]:
+        """Translates whatever the body raises because a checkpoint does not fit."""
+        what = f"the checkpoints in {self._store.folder} do not fit this call"
+        return translate_misfit(what, self._advice)
 
     def _epoch_sums(self) -> dict[str, keras.Variable]:
         """Sums of the metrics in this epoch, by position, because names count up in a process."""
@@ -319,9 +324,11 @@ class _RestOfEpoch(keras.callbacks.Callback):
         sums: Mapping[str, np.ndarray],
         batches: tf.data.Dataset,
         whole: int,
+        misfit_told: Callable[[], AbstractContextManager[None]],
     ):
         super().__init__()
         self._variables, self._sums, self._batches = variables, sums, batches
+        self._misfit_told = misfit_told
         self.whole_epoch = whole
         """Read by `fit`, whose calls of the graph are those of the whole epoch."""
 
@@ -333,5 +340,6 @@ class _RestOfEpoch(keras.callbacks.Callback):
             # Compiled metrics make their variables for the first batch that they see.
             inputs, labels, weights = next(iter(self._batches))
             self.model.compute_metrics(None, labels, self.model(inputs, training=False), weights)
-        assign_arrays(self._variables(), self._sums)
+        with self._misfit_told():
+            assign_arrays(self._variables(), self._sums)
         self._sums = {}

@@ -62,6 +62,18 @@ def undisturbed():
     return state(model), result
 
 
+@pytest.mark.eager
+def test_sums_of_an_epoch_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(Killed):
+        learn(tmp_path, Kill(2))
+    store = CheckpointStore(tmp_path)
+    found = store.last()
+    del found.arrays[next(name for name in found.arrays if name.startswith("epoch "))]
+    store.save(found)
+    with pytest.raises(UserError, match="do not fit this call"):
+        learn(tmp_path, Kill(0))
+
+
 # 5 batches an epoch in 3 calls: within epochs, twice in one, at the ends of an epoch and a task.
 @pytest.mark.parametrize("kills", [(11,), (2, 2)])
 def test_the_same_bits_wherever_it_was_killed(kills, tmp_path, undisturbed):
