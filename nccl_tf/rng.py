@@ -11,6 +11,15 @@ _PHILOX = 1
 _NARROW = 2**32 - 1
 
 
+def with_argument(seed: int) -> int:
+    """A seed, whose variable for programs is there before a step is traced.
+
+    TensorFlow traces a function twice that makes a variable.
+    """
+    _argument(seed)
+    return seed
+
+
 def seeded(seed: int, number: tf.Tensor) -> tf.Tensor:
     """int64 [2]: the seed of a draw.
 

@@ -119,5 +119,5 @@ def test_a_program_reads_its_seed(seed):
 def test_every_draw_is_compared():
     own = {n for n, value in vars(rng).items() if getattr(value, "__module__", "") == rng.__name__}
     assert {name for name in own if not name.startswith("_")} == {
-        *DRAWS, "apart", "number_of", "seeded",
+        *DRAWS, "apart", "number_of", "seeded", "with_argument",
     }  # fmt: skip

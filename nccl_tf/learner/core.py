@@ -62,6 +62,7 @@ from nccl_tf.networks.inspection import (
     vocabularies,
 )
 from nccl_tf.received import check_not_ragged
+from nccl_tf.rng import with_argument
 
 AnOption = TypeVar("AnOption", bound=Option)
 
@@ -268,7 +269,7 @@ class Core(keras.Model):
         self._base.vocabularies = vocabularies(network)
         # Keras would list a part that it tracks among the layers.
         object.__setattr__(self, "weights_of_adapters", adapters.AdapterWeights(network))
-        self.seed = checked_seed(seed)
+        self.seed = with_argument(checked_seed(seed))
         checked_name("mask", mask, MASKS)
         self.num_classes = int(network.output_shape[-1])
         self._base.head = head

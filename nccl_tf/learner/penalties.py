@@ -16,6 +16,7 @@ from nccl_tf.learner.step import Step
 from nccl_tf.memories.columns import dtype_of, shape_of
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
+from nccl_tf.rng import with_argument
 
 
 def distance(weights: Gradients, importances: Gradients, anchors: Gradients) -> tf.Tensor:
@@ -116,7 +117,7 @@ class SampledPenaltyLearner(PenaltyLearner):
             extras={PLACE_WEIGHTS: (self._places, "float32")} if self._places else None,
         )
         # The complement of a seed is no seed: the sample draws apart from everything else.
-        object.__setattr__(self.sample, "seed", ~self.seed)
+        object.__setattr__(self.sample, "seed", with_argument(~self.seed))
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), self.sample]

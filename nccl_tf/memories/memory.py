@@ -27,7 +27,7 @@ from nccl_tf.memories.columns import (
     input_specs,
     shape_of,
 )
-from nccl_tf.rng import sample_without_replacement, seeded
+from nccl_tf.rng import sample_without_replacement, seeded, with_argument
 from nccl_tf.variables import bytes_of, pack_bytes, read_rows, resize, unpack_bytes, write_rows
 
 
@@ -122,7 +122,7 @@ class Memory:
                 "name capacity in Python, --memory or --memory_per_class at the command"
             )
         self.capacity = None if capacity is None else int(capacity)  # type: ignore[assignment]
-        self.seed = checked_seed(seed)
+        self.seed = with_argument(checked_seed(seed))
         self.extras = {name: (tuple(s), dtype) for name, (s, dtype) in (extras or {}).items()}
         self._base.arguments.replace({"extras": extras}, self._extras_as_argument())
         self.variables = []

@@ -20,6 +20,7 @@ from nccl_tf.memories.exemplars import ExemplarMemory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.rows import icarl as rows
+from nccl_tf.rng import with_argument
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")
@@ -84,7 +85,7 @@ class ICaRL(ReplayLearner):
             memory.example_dtype or "uint8",
         )
         # The complement of a seed is no seed: the sample draws apart from the exemplars.
-        object.__setattr__(self.pool, "seed", ~self.seed)
+        object.__setattr__(self.pool, "seed", with_argument(~self.seed))
         both = features_and_logits(network)
         # Held by a function, for Keras would take a model for a second network to be saved.
         self._features_and_logits = lambda inputs: both(inputs, training=False)

@@ -20,6 +20,7 @@ from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.rows import mc_sgd as rows
 from nccl_tf.networks.layers import without_dropout
+from nccl_tf.rng import with_argument
 from nccl_tf.variables import assign_all, values_of
 
 Weights = list[tf.Tensor]
@@ -114,7 +115,7 @@ class MCSGD(ReplayLearner):
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
             self.sample = ReservoirMemory(self.line_examples, **_forms_of(memory))
-            object.__setattr__(self.sample, "seed", ~self.seed)
+            object.__setattr__(self.sample, "seed", with_argument(~self.seed))
 
     def memories(self) -> list[Memory]:
         return [*super().memories(), *([] if self.sample is None else [self.sample])]

@@ -12,7 +12,7 @@ import tensorflow as tf
 from nccl_tf.arguments.choices import AUGMENTATIONS
 from nccl_tf.errors import UserError, checked_name, checked_seed
 from nccl_tf.keras_private import layers_of
-from nccl_tf.rng import seeded
+from nccl_tf.rng import seeded, with_argument
 
 if TYPE_CHECKING:
     from nccl_tf.streams.arrays import PixelScaling
@@ -154,7 +154,7 @@ class CountedDropout(keras.layers.Layer):
     def __init__(self, rate: float, seed: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.rate = float(rate)
-        self.seed = checked_seed(seed)
+        self.seed = with_argument(checked_seed(seed))
         self.enabled = True
         self.draws = self.add_weight(
             name="draws", shape=(), dtype="int64", initializer="zeros", trainable=False,

@@ -136,16 +136,17 @@ def test_a_saved_learner_knows_it(tmp_path, caplog):
         loaded.evaluate(STREAMS["arrays"](None)[1], verbose=0)
 
 
-def test_a_record_and_a_row_have_it(tmp_path):
+def test_a_record_and_the_title_of_its_table_have_it(tmp_path):
     from nccl_tf.experiment.config.resolve import resolve
-    from nccl_tf.reports.labels import changed
     from nccl_tf.reports.records import Records
+    from nccl_tf.reports.tables import results_by_stream
 
     stream = STREAMS["arrays"](None, positive="fraud")
     result = nccl_tf.learn(learner(), stream, metric="accuracy", verbose=0)
     result.save(tmp_path / "runs")
     (record,) = Records.required(tmp_path / "runs").records
-    assert record.settings.positive == "fraud" and changed(record)["positive"] == "fraud"
+    (table_of_stream,) = results_by_stream([record])
+    assert record.settings.positive == "fraud" and "positive fraud" in table_of_stream.title
     given = {"dataset": table(tmp_path), "label": "outcome", "domain": "half"}
     assert resolve({**given, "positive": "fraud"}).positive == "fraud"
     with pytest.raises(UserError, match="positive='bad'"):

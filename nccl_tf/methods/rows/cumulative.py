@@ -24,6 +24,6 @@ CUMULATIVE = Method(
     # Steps of a task are those over all examples so far.
     rows_passed=lambda work: work.stream,
     refuses={"alignment": "trains its head on all classes so far"},
-    trial={"joined": True, "restart": True},
+    trial={"joined": True},
     source="The baseline of every table that keeps all examples, without a paper of its own",
 )
