@@ -136,17 +136,12 @@ def _traced(network: Any) -> Any:
 
 def _parts(preprocessor: Any) -> list[Any]:
     """A preprocessor and what it, and each layer in it, holds."""
-    parts, place = [preprocessor], 0
-    while place < len(parts):
-        if isinstance(parts[place], keras.layers.Layer):
-            new = [part for part in vars(parts[place]).values() if not _is_in(part, parts)]
-            parts += new
-        place += 1
-    return parts
-
-
-def _is_in(part: Any, parts: Sequence[Any]) -> bool:
-    return any(part is other for other in parts)
+    parts, layers = {id(preprocessor): preprocessor}, [preprocessor]
+    while layers:
+        held = {id(part): part for part in vars(layers.pop()).values() if id(part) not in parts}
+        layers += [part for part in held.values() if isinstance(part, keras.layers.Layer)]
+        parts |= held
+    return list(parts.values())
 
 
 def _apply(network: Any, x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
