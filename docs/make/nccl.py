@@ -11,6 +11,7 @@ from nccl_tf.commands.paper.alternative_forgetting import with_last_task
 from nccl_tf.commands.paper.parity import (
     AGREES,
     MISSING,
+    NO_VERDICT,
     TIME_RATIO,
     TOO_FEW_SEEDS,
     Comparison,
@@ -184,6 +185,8 @@ def _agreement(numbers: Sequence[_Number]) -> str:
     by_metric: dict[str, list[_Number]] = {}
     for number in numbers:
         by_metric.setdefault(number.comparison.metric, []).append(number)
+    if TIME_RATIO in by_metric:
+        return _times(by_metric[TIME_RATIO])
     parts: list[str] = []
     for metric, found in by_metric.items():
         agreeing = sum(number.comparison.verdict == AGREES for number in found)
@@ -196,9 +199,17 @@ def _agreement(numbers: Sequence[_Number]) -> str:
             others = [number for number in found if number.comparison.verdict != AGREES]
             where = f"; not in {_tables(others)}" if agreeing and others else ""
             note = f" ({distinct}{_range(found)}{where})"
-        what = "ratio to ER-Ring" if metric == TIME_RATIO else metric
-        parts.append(f"{what} {'' if parts else 'agrees '}in {agreeing} of {len(found)}{note}")
+        parts.append(f"{metric} {'' if parts else 'agrees '}in {agreeing} of {len(found)}{note}")
     return ", ".join(parts)
+
+
+def _times(numbers: Sequence[_Number]) -> str:
+    """Training times over ER-Ring's, ours for the paper's, as a clause."""
+    parts = [
+        f"{number.cell.title} {number.comparison.ours:.2f} for {number.comparison.published:.2f}"
+        for number in numbers
+    ]
+    return f"over ER-Ring's, here for there: {', '.join(parts)}; {NO_VERDICT}"
 
 
 def _of_a_run(numbers: Sequence[_Number]) -> list[list[bool]]:

@@ -124,6 +124,8 @@ def test_training_times_are_counted_apart():
         return [record(cell, seed, 0.5, seconds=seconds) for seed in range(3)]
 
     text = nccl_verdicts(CELLS, timed("er_ring", 10.0) + timed("nccl_ring", 20.0))
-    assert point(text, "training times") == "ratio to ER-Ring agrees in 0 of 1"
+    found = point(text, "training times")
+    assert "NCCL + Ring 2.00 for 1.53" in found  # 20 s over 10; the paper has 167 over 109.
+    assert "agrees" not in found
     assert "time" not in point(text, "permuted MNIST")
     assert "3 on training times (T4)" in point(text, "no run")

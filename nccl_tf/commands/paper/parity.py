@@ -13,13 +13,15 @@ from nccl_tf.records.record import Record
 from nccl_tf.records.spread import spread
 
 AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING = "agrees", "differs", "too few seeds", "missing"
+NO_VERDICT = "no verdict"
+"""Of training times: the paper's are of another program on another card."""
 MIN_SEEDS = 3
 TIME, TIME_RATIO = "train_time_s", "train_time_ratio"
 REFERENCE = "er_ring"
 """The method whose training time the others' are divided by."""
 
 # The unit of a metric, and one point of it: a hundredth of what it can be at most.
-POINTS = {"accuracy": 1.0, "forgetting": 0.01, TIME_RATIO: 0.01}
+POINTS = {"accuracy": 1.0, "forgetting": 0.01}
 _OURS = {"accuracy": ("average_accuracy", 100.0), "forgetting": ("forgetting", 1.0)}
 
 
@@ -66,11 +68,16 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Agrees, differs, too few seeds or missing; given for doubtful cells too."""
+        """Agrees, differs, too few seeds or missing; given for doubtful cells too.
+
+        A training time has none of the first two, see `NO_VERDICT`.
+        """
         if self.difference is None:
             return MISSING
         if self.seeds < MIN_SEEDS:
             return TOO_FEW_SEEDS
+        if self.metric == TIME_RATIO:
+            return NO_VERDICT
         allowed = tolerance(self.published_std, self.ours_std or 0.0, self.seeds, self.cell.seeds)
         return AGREES if abs(self.difference) <= max(allowed, POINTS[self.metric]) else DIFFERS
 
@@ -188,4 +195,5 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
 def counts(comparisons: Iterable[Comparison]) -> dict[str, int]:
     """How many cells have each verdict, in a fixed order."""
     verdicts = [comparison.verdict for comparison in comparisons]
-    return {name: verdicts.count(name) for name in (AGREES, DIFFERS, TOO_FEW_SEEDS, MISSING)}
+    names = (AGREES, DIFFERS, NO_VERDICT, TOO_FEW_SEEDS, MISSING)
+    return {name: verdicts.count(name) for name in names}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nccl_tf.commands.paper.alternative_forgetting import last_task_table
 from nccl_tf.commands.paper.parity import (
     MIN_SEEDS,
+    NO_VERDICT,
     TIME_RATIO,
     Comparison,
     compare,
@@ -214,8 +215,13 @@ def variant_table(table: str, cells: Sequence[Published], records: Sequence[Reco
 
 
 def _describe_counts(comparisons: Sequence[Comparison]) -> str:
-    parts = ", ".join(f"{count} {name}" for name, count in counts(comparisons).items())
-    return f"{len(comparisons)} cell{'s' * (len(comparisons) != 1)}: {parts}"
+    """How many cells have each verdict; "no verdict" only where there are such."""
+    parts = [
+        f"{count} {name}"
+        for name, count in counts(comparisons).items()
+        if count or name != NO_VERDICT
+    ]
+    return f"{len(comparisons)} cell{'s' * (len(comparisons) != 1)}: {', '.join(parts)}"
 
 
 def _tf1(comparison: Comparison) -> str:

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nccl_tf.commands.paper import parity
 from nccl_tf.commands.paper.alternative_forgetting import last_task_table, with_last_task
 from nccl_tf.commands.paper.parity import (
+    TIME_RATIO,
     Comparison,
     compare,
     select_cells,
@@ -72,6 +72,8 @@ def test_two_standard_errors_of_a_difference():
         ((78.0, 82.0, 83.2), "accuracy", "agrees"),  # Within two standard errors.
         ((80.02, 80.02, 80.02), "forgetting", "differs"),  # A point of a fraction is 0.01.
         ((80.009, 80.009, 80.009), "forgetting", "agrees"),
+        ((80.0, 80.0), TIME_RATIO, "too few seeds"),
+        ((80.0, 80.0, 80.0), TIME_RATIO, "no verdict"),
     ],
 )
 def test_verdicts(values, metric, verdict):
@@ -226,7 +228,3 @@ def test_cells_that_are_not_there():
         select_cells("T133")
     with pytest.raises(UserError, match="T9 has no number of gem on any data set"):
         select_cells("T9", method="gem")
-
-
-def test_a_point_is_a_hundredth():
-    assert parity.POINTS == {"accuracy": 1.0, "forgetting": 0.01, "train_time_ratio": 0.01}
