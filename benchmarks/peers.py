@@ -6,8 +6,8 @@ pip install beautifulsoup4 dill gdown gputil psutil pytorchcv qpsolvers quadprog
 pip install wandb
 python -m benchmarks.peers
 
-It times steps here and in Avalanche on permuted MNIST, as users train. The PyTorch steps are sides
-of `resnet_step` and `gpu`.
+It times steps here and in Avalanche on permuted MNIST, as users train; compiling and the first task
+come before. The PyTorch steps are sides of `resnet_step` and `gpu`.
 """
 
 import itertools
@@ -22,6 +22,7 @@ from torch.nn import functional
 
 import nccl_tf
 from benchmarks.side_by_side import measure, report, rounds_of
+from nccl_tf.learner.execution import STEPS_THAT_PAY
 from nccl_tf.streams.arrays import Examples
 
 torch.set_num_threads(2)
@@ -335,7 +336,9 @@ def ours(method, stream, memory, **arguments):
     """A call that trains the next task."""
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
     learner = method(network, memory, **arguments)
-    learner.compile(keras.optimizers.SGD(RATE))
+    # As `learn` chooses by the steps of all tasks.
+    chunks = TASKS * EXAMPLES // BATCH >= STEPS_THAT_PAY or None
+    learner.compile(keras.optimizers.SGD(RATE), jit_compile=chunks)
     tasks = iter(stream)
     learner.fit(next(tasks), verbose=0, batch_size=BATCH)
     return lambda: learner.fit(next(tasks), verbose=0, batch_size=BATCH)
@@ -376,7 +379,7 @@ def main() -> None:
             seconds[f"{name}, ours"] / seconds[f"{name}, Avalanche"],
             most,
         )
-        for name, most in (("A-GEM", 0.25), ("ER", 0.35), ("DER", 0.5), ("ER-ACE", 0.5))
+        for name, most in (("A-GEM", 0.25), ("ER", 0.35), ("DER", 0.35), ("ER-ACE", 0.35))
     }
     times = {name: 1e3 * BATCH * value / EXAMPLES for name, value in seconds.items()}
     report("A step on permuted MNIST (784-256-256-10), loading and memory included", times, ratios)

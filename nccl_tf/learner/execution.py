@@ -35,10 +35,13 @@ DENSE_STEPS, CONVOLUTION_STEPS = 200, 50
 A call costs as much as some six steps of a small dense network, and a signal or a checkpoint, which
 waits for its end, should not wait long.
 """
-STEPS_THAT_PAY = 10_000
-"""Steps of a dense network on a processor that save more time than compiling them takes.
+STEPS_THAT_PAY = 3_000
+"""Steps of a dense network on a processor that chunks are compiled for.
 
-`python -m benchmarks.chunks_pay` measures it for every method: 1,300 to 7,800 of those tried.
+By `python -m benchmarks.chunks_pay` they win back what compiling takes in 0 to 1,300 steps where
+the programs are kept from a run before, and in 4,200 to 9,700 where they are not. The rule must
+not ask which, because chunks and plain steps part in the last bits: in between, the first run of a
+program takes up to 3 s more, and each later one takes less.
 """
 DEVICE_SHARE = 2 * 2**30
 """The most bytes of a task's examples that a GPU gets a copy of."""
