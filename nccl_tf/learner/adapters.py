@@ -14,7 +14,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.keras_private import layers_of
-from nccl_tf.learner.marks import Marks
+from nccl_tf.learner.variable_flags import VariableFlags
 from nccl_tf.packed_parts import check_kind
 from nccl_tf.regular_files import open_regular
 from nccl_tf.whole_files import replaced
@@ -53,7 +53,7 @@ def config_of(network: keras.Model) -> dict[str, Any]:
         For `enable`; empty without adapters.
     """
     layers = _forms(network)
-    return {"layers": layers, **Marks(network).frozen()} if layers else {}
+    return {"layers": layers, **VariableFlags(network).frozen()} if layers else {}
 
 
 def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ def enable(network: keras.Model, config: Mapping[str, Any]) -> None:
             layer.enable_lora(rank, lora_alpha=alpha)
             layer.trainable = is_trainable
         layer.lora_alpha = alpha  # which a layer of Keras forgets when it is built
-    Marks(network).freeze(config)
+    VariableFlags(network).freeze(config)
 
 
 class AdapterWeights(keras.layers.Layer):

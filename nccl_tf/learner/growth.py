@@ -9,7 +9,7 @@ import numpy as np
 
 from nccl_tf import keras_private as private
 from nccl_tf.errors import UserError
-from nccl_tf.learner import checks, marks
+from nccl_tf.learner import checks, variable_flags
 from nccl_tf.learner.heads import HeadMasks
 from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
@@ -101,7 +101,7 @@ class HeadGrowth:
         weights = [head.kernel, *([head.bias] if head.use_bias else [])]
         keys = [optimizer and private.key_of(optimizer, weight) for weight in weights]
         trained = self._learner.trainable_variables
-        excluded = [] if optimizer is None else marks.excluded(optimizer, trained)
+        excluded = [] if optimizer is None else variable_flags.excluded(optimizer, trained)
         _grow_head(self._learner.network, head, count)
         if optimizer is not None:
             names = {
@@ -110,7 +110,7 @@ class HeadGrowth:
             }
             for each in _with_inner(optimizer):
                 private.rename_keys(each, names)
-            marks.exclude(optimizer, excluded)
+            variable_flags.exclude(optimizer, excluded)
         self._set_classes(before + count)
         new = list(range(before, before + count))
         if self._learner.heads is not None:

@@ -46,7 +46,7 @@ from nccl_tf.learner.execution import StepFunctions, StepsByIndex, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
-from nccl_tf.learner.marks import Marks
+from nccl_tf.learner.variable_flags import VariableFlags
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
@@ -68,7 +68,7 @@ from nccl_tf.streams.batches import Reading
 from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")
-_MARKS = "marks"
+_FLAGS = "marks"  # as files call it
 _ADAPTERS = "adapters"
 _CLASSES = "classes"
 _FIXED = ("memory_batch_size",)
@@ -1329,24 +1329,24 @@ class Learner(Core):
         return learner
 
     def get_compile_config(self) -> dict[str, Any] | None:
-        """The arguments that `compile` received, and the marks of variables, for saving.
+        """The arguments that `compile` received, and the flags of variables, for saving.
 
-        None before it. Keras's files keep no marks: exclusions from weight decay, variables that
+        None before it. Keras's files keep no flags: exclusions from weight decay, variables that
         their gradients overwrite, and variables and layers within others that are frozen.
         """
         if not self.compiled:
             return None
         arguments = {"optimizer": self.optimizer, **self._base.compile_arguments}
         return keras.saving.serialize_keras_object(
-            {**arguments, _MARKS: Marks(self).found(self.optimizer)}
+            {**arguments, _FLAGS: VariableFlags(self).places(self.optimizer)}
         )
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compile as the saved model was, with the marks of its variables."""
+        """Compile as the saved model was, with the flags of its variables."""
         arguments = keras.saving.deserialize_keras_object(config)
-        saved = arguments.pop(_MARKS, None)  # None in a file of an earlier version
+        saved = arguments.pop(_FLAGS, None)  # None in a file of an earlier version
         if saved is not None:
-            Marks(self).set(saved, arguments["optimizer"])
+            VariableFlags(self).set(saved, arguments["optimizer"])
         self.compile(**arguments)
 
     @alone

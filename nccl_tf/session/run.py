@@ -18,7 +18,7 @@ from nccl_tf.arguments.names import plain_name
 from nccl_tf.errors import UserError
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.marks import EXCLUDED, Marks
+from nccl_tf.learner.variable_flags import EXCLUDED, VariableFlags
 from nccl_tf.learner.options.alignment import AlignHead
 from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.options.rates import Rates
@@ -224,7 +224,7 @@ class RecordOfLearn:
 
     def _excluded(self) -> dict[str, Any]:
         """The places of weights that are excluded from weight decay, where some are, as a hash."""
-        places = Marks(self._model).found(self._model.optimizer)[EXCLUDED]
+        places = VariableFlags(self._model).places(self._model.optimizer)[EXCLUDED]
         return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
 
 

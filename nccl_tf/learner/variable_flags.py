@@ -1,4 +1,4 @@
-"""Marks on variables that no configuration of Keras keeps: excluded, overwritten, frozen."""
+"""Flags of variables that no configuration of Keras keeps: excluded, overwritten, frozen."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,8 +27,8 @@ def exclude(optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Var
     inner.exclude_from_weight_decay(var_list=list(variables))
 
 
-class Marks:
-    """The marks of a learner or a network.
+class VariableFlags:
+    """The flags of the variables of a learner or a network.
 
     Args:
         model: The learner, or the network, with its layers.
@@ -38,8 +38,8 @@ class Marks:
         self._weights, self._trainable = model.weights, model.trainable_variables
         self._layers = [layer for layer in layers_of(model, include_self=True) if layer.weights]
 
-    def found(self, optimizer: keras.optimizers.Optimizer) -> dict[str, list[int]]:
-        """All marks, as places among the weights and the layers with weights.
+    def places(self, optimizer: keras.optimizers.Optimizer) -> dict[str, list[int]]:
+        """All flags, as places among the weights and the layers with weights.
 
         Args:
             optimizer: That the model is compiled with.
@@ -52,32 +52,32 @@ class Marks:
         }
 
     def frozen(self) -> dict[str, list[int]]:
-        """What is frozen, as places among weights and layers."""
-        frozen = [v for v in _made_trainable(self._layers) if not v.trainable]
-        frozen_layers = [each for each in self._layers if not each.trainable]
+        """The places of frozen variables among the weights, and of frozen layers among those."""
+        variables = [v for v in _made_trainable(self._layers) if not v.trainable]
+        layers = [layer for layer in self._layers if not layer.trainable]
         return {
-            FROZEN: _places(frozen, self._weights),
-            FROZEN_LAYERS: _places(frozen_layers, self._layers),
+            FROZEN: _places(variables, self._weights),
+            FROZEN_LAYERS: _places(layers, self._layers),
         }
 
     def set(
-        self, marks: Mapping[str, Sequence[int]], optimizer: keras.optimizers.Optimizer
+        self, flags: Mapping[str, Sequence[int]], optimizer: keras.optimizers.Optimizer
     ) -> None:
-        """Mark the weights as those were of which `found` gave the marks, and no others.
+        """Give the variables the flags that `places` told, and no others.
 
         Args:
-            marks: Of a model that was made as this one.
+            flags: Of a model that was made as this one.
             optimizer: That this one is to be compiled with.
         """
-        places = {name: set(some) for name, some in marks.items()}
+        places = {name: set(numbers) for name, numbers in flags.items()}
         for place, weight in enumerate(self._weights):
             weight.overwrite_with_gradient = place in places[OVERWRITTEN]
-        self.freeze(marks)
+        self.freeze(flags)
         exclude(optimizer, [v for i, v in enumerate(self._weights) if i in places[EXCLUDED]])
 
-    def freeze(self, marks: Mapping[str, Sequence[int]]) -> None:
-        """Freeze what `frozen` found, and nothing else."""
-        frozen, frozen_layers = set(marks[FROZEN]), set(marks[FROZEN_LAYERS])
+    def freeze(self, flags: Mapping[str, Sequence[int]]) -> None:
+        """Freeze what `frozen` told, and nothing else."""
+        frozen, frozen_layers = set(flags[FROZEN]), set(flags[FROZEN_LAYERS])
         for place, layer in enumerate(self._layers):  # a layer before those within, which follow it
             is_trainable = place not in frozen_layers
             if layer.trainable != is_trainable:

@@ -1,4 +1,4 @@
-"""Marks on variables, which Keras keeps in no configuration, outlive files and growth."""
+"""Flags of variables, which Keras keeps in no configuration, outlive files and growth."""
 
 import copy
 
@@ -95,7 +95,7 @@ def test_what_is_excluded_from_weight_decay_stays_excluded(exclude, tmp_path):
         assert kept_by_a_step(saved_and_loaded(again, tmp_path)) == right
 
 
-def test_the_optimizer_within_a_loss_scale_has_the_marks(tmp_path):
+def test_the_optimizer_within_a_loss_scale_has_the_flags(tmp_path):
     model, right = compiled(by_names, scaled=True)
     model.add_classes(1)
     assert kept_by_a_step(saved_and_loaded(model, tmp_path)) == right
@@ -180,7 +180,7 @@ def test_what_a_class_freezes_is_free_in_a_model_that_was_loaded(tmp_path):
     assert len(loaded.trainable_variables) == len(model.trainable_variables) == 6
 
 
-def test_a_file_without_marks_is_loaded(tmp_path):
+def test_a_file_without_flags_is_loaded(tmp_path):
     model, _ = compiled(not_at_all)
     config = model.get_compile_config()
     config.pop("marks")
@@ -189,7 +189,7 @@ def test_a_file_without_marks_is_loaded(tmp_path):
     assert kept_by_a_step(other) == [False] * 4
 
 
-def test_a_backup_of_a_call_with_other_marks_is_another():
+def test_a_backup_of_a_call_with_other_flags_is_another():
     prints = []
     for exclude in (by_names, by_variables, by_names):
         model, _ = compiled(exclude)
