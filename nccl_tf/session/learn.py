@@ -25,7 +25,7 @@ from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
 from nccl_tf.session.result import LearnResult
-from nccl_tf.session.run import RecordOfLearn
+from nccl_tf.session.run import check_compiled, describe_call, learned_before, learned_run
 from nccl_tf.session.state import SessionCallback, SessionState
 from nccl_tf.session.task_metric import Metric, TaskMetric
 from nccl_tf.streams.stream import Stream
@@ -127,7 +127,8 @@ def learn(
     print(result.average_accuracy, result.forgetting)
     ```
     """
-    source, record, tasks = package_source(), RecordOfLearn(model), _tasks(stream)
+    check_compiled(model)
+    source, tasks = package_source(), _tasks(stream)
     names = getattr(stream, "class_names", None)
     weights = model.class_factors(class_weight, names)
     if validation is not None:
@@ -176,8 +177,8 @@ def learn(
     if getattr(stream, "heads", None) is not None and model.heads is None:
         model.warn_once("heads", HEADS)
     data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
-    made = record.settings(
-        tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
+    settings = describe_call(
+        model, tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
         class_weight=weights, validation=validation, positive=tasks[0].positive,
     )  # fmt: skip
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
@@ -185,7 +186,7 @@ def learn(
         Session, model, parts, evaluation,
         batch_size=batch_size, epochs=passes, seed=seed, class_weight=weights, callbacks=watching,
     )  # fmt: skip
-    begin, earlier = time.perf_counter(), record.earlier()
+    begin, earlier = time.perf_counter(), learned_before(model)
     if backup_dir is None:
         session().run()
     else:
@@ -206,8 +207,8 @@ def learn(
         earlier = state.earlier
     train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
     steps = [part.steps(batch_size, number) for part, number in zip(parts, passes, strict=True)]
-    run = record.learned_run(
-        made, earlier, seed, source, steps, train_seconds, evaluation.seconds,
+    run = learned_run(
+        model, settings, earlier, seed, source, steps, train_seconds, evaluation.seconds,
         bytes_of_examples(tasks) if joins else 0,
     )  # fmt: skip
     head = "single head" if model.heads is None else "multi-head"

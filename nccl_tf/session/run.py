@@ -52,180 +52,179 @@ class LearnedRun:
     measured: Mapping[str, Any]
 
 
-class RecordOfLearn:
-    """What a record says of the calls of `learn` with a learner.
-
-    Args:
-        model: The learner, compiled.
+def check_compiled(model: Any) -> None:
+    """Check that a model is a compiled learner.
 
     Raises:
         UserError: It is no learner, or not compiled.
     """
-
-    def __init__(self, model: Learner):
-        if not isinstance(model, Learner):
-            raise UserError(
-                f"received a {type(model).__name__} as model: expected a learner, such as "
-                "nccl_tf.NCCL(network, memory), compiled"
-            )
-        if not model.compiled:
-            raise UserError(
-                f"received a {type(model).__name__} that is not compiled: call "
-                "compile(keras.optimizers.SGD(0.1)) before learn"
-            )
-        self._model = model
-
-    def settings(
-        self,
-        tasks: Sequence[Any],
-        data: str,
-        *,
-        batch_size: int,
-        epochs: Sequence[int],
-        joint: bool,
-        evaluate: str,
-        class_weight: Mapping[int, float],
-        validation: float | None,
-        positive: str | None,
-    ) -> Settings:
-        """The settings of a call, before it trains.
-
-        The network is named by its weights and a hash of its layers and activations; among the
-        hyperparameters is what the optimizer has other than by default. Nothing here asks for a
-        `get_config`, which custom networks and learners may lack.
-
-        Args:
-            tasks: Of the stream.
-            data: The stream's name.
-            batch_size: As for `learn`, like the others.
-            epochs: Passes over each part that is trained at once.
-            joint: Likewise.
-            evaluate: Likewise.
-            class_weight: Likewise, by number.
-            validation: Likewise.
-            positive: Of the stream.
-        """
-        model, method = self._model, self._method(joint)
-        memory, optimizer = model.memory, model.optimizer
-        counts = isinstance(model, FeatureLearner)
-        chooses = max(epochs) > 1 and (counts or bool(model.memories()))
-        sizes = {task.num_train for task in tasks}
-        rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-        names = [row.name for row in method.hyperparameters] if method else []
-        options, replays = config_of(model.options), isinstance(model, ReplayLearner)
-        names = [*names, *_OF_EVERY_LEARNER]
-        numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
-        numbers |= {
-            "optimizer": type(optimizer).__name__,
-            **_unusual(optimizer),
-            **self._excluded(),
-        }
-        if rated := model.option(Rates):
-            numbers |= {f"rate_of_{plain_name(k)}": v for k, v in rated.rates.items()}
-        if aligned := model.option(AlignHead):
-            unusual = aligned.alignment.unusual()
-            numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
-        numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
-        numbers |= {"validation": validation}
-        if len(set(epochs)) > 1:
-            text = "_".join(map(str, epochs))
-            numbers["epochs_of_tasks"] = text if len(text) <= _MOST_NAMED else _digest(text)
-        return Settings(
-            method=method.name if method else "",
-            dataset=plain_name(data),
-            head="single" if model.heads is None else "multi",
-            num_tasks=len(tasks),
-            tuning_tasks=0,
-            tasks=None,
-            max_tasks=len(tasks),
-            examples_per_task=sizes.pop() if len(sizes) == 1 else None,
-            batch_size=batch_size,
-            epochs=epochs[0],
-            network=_network(model.network),
-            hidden=None,
-            conv_init=None,
-            mask=None if model.heads is None else model.heads.mask,
-            memory=method.memory if method else None,
-            memory_slots=None,
-            memory_capacity=None if memory is None else memory.capacity,
-            memory_batch_size=getattr(model, "memory_batch_size", None),
-            reservoir=getattr(memory, "rule", None),
-            learning_rate=rate,
-            first_task_learning_rate=rate,
-            schedule=_schedule(optimizer),
-            hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
-            precision=_precision(model.network.dtype_policy.name),
-            deterministic=False,
-            dark=options.get("dark", DARK.default),
-            replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
-            stream_mask=options.get("stream_mask", STREAM_MASK.default),
-            average_weights=options.get("average_weights"),
-            alignment=options.get("alignment"),
-            evaluate=None if evaluate == ALL else evaluate,
-            positive=None if positive is None else plain_name(positive),
-            stores=model.stores if chooses and model.stores != STORES[1] else None,
+    if not isinstance(model, Learner):
+        raise UserError(
+            f"received a {type(model).__name__} as model: expected a learner, such as "
+            "nccl_tf.NCCL(network, memory), compiled"
+        )
+    if not model.compiled:
+        raise UserError(
+            f"received a {type(model).__name__} that is not compiled: call "
+            "compile(keras.optimizers.SGD(0.1)) before learn"
         )
 
-    def earlier(self) -> dict[str, int]:
-        """What the learner has learned so far: steps and ended tasks, those above 0.
 
-        `remember` ends tasks without a step.
-        """
-        model = self._model
-        counts = {
-            EARLIER_STEPS: model.optimizer.iterations,
-            EARLIER_TASKS: model.progress.tasks_ended,
-        }
-        return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
+def describe_call(
+    model: Learner,
+    tasks: Sequence[Any],
+    data: str,
+    *,
+    batch_size: int,
+    epochs: Sequence[int],
+    joint: bool,
+    evaluate: str,
+    class_weight: Mapping[int, float],
+    validation: float | None,
+    positive: str | None,
+) -> Settings:
+    """The settings of a call of `learn`, before it trains.
 
-    def learned_run(
-        self,
-        settings: Settings,
-        earlier: Mapping[str, int],
-        seed: int,
-        source: Mapping[str, Any],
-        steps: Sequence[int],
-        train_seconds: float,
-        eval_seconds: float,
-        kept: int,
-    ) -> LearnedRun:
-        """The run that a call was, when the learner is trained.
+    The network is named by its weights and a hash of its layers and activations; among the
+    hyperparameters is what the optimizer has other than by default. Nothing here asks for a
+    `get_config`, which custom networks and learners may lack.
 
-        Args:
-            settings: As `settings` gave them.
-            seed: Of the call.
-            source: As `package_source` gave it.
-            steps: Of each part that is trained at once, where no callback stops it early.
-            train_seconds: Of training and compiling, in this process.
-            eval_seconds: Of evaluation.
-            kept: Bytes of examples that the call kept beside the learner.
-        """
-        model = self._model
-        memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
-        numbers = {**settings.hyperparameters, **earlier}
-        settings = dataclasses.replace(settings, hyperparameters=numbers)
-        measured = measured_entries(
-            model, settings, source=source, rates=[settings.learning_rate] * len(steps),
-            steps=steps, train_seconds=train_seconds, compile_seconds=0.0,
-            eval_seconds=eval_seconds, kept=kept, is_own_process=False,
-        )  # fmt: skip
-        return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
+    Args:
+        model: The learner, compiled.
+        tasks: Of the stream.
+        data: The stream's name.
+        batch_size: As for `learn`, like the others.
+        epochs: Passes over each part that is trained at once.
+        joint: Likewise.
+        evaluate: Likewise.
+        class_weight: Likewise, by number.
+        validation: Likewise.
+        positive: Of the stream.
+    """
+    method, memory, optimizer = _method_of(model, joint), model.memory, model.optimizer
+    counts = isinstance(model, FeatureLearner)
+    chooses = max(epochs) > 1 and (counts or bool(model.memories()))
+    sizes = {task.num_train for task in tasks}
+    rate = float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    names = [row.name for row in method.hyperparameters] if method else []
+    options, replays = config_of(model.options), isinstance(model, ReplayLearner)
+    names = [*names, *_OF_EVERY_LEARNER]
+    numbers = {name: options.get(name, getattr(model, name, None)) for name in names}
+    numbers |= {
+        "optimizer": type(optimizer).__name__,
+        **_unusual(optimizer),
+        **_excluded(model),
+    }
+    if rated := model.option(Rates):
+        numbers |= {f"rate_of_{plain_name(k)}": v for k, v in rated.rates.items()}
+    if aligned := model.option(AlignHead):
+        unusual = aligned.alignment.unusual()
+        numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
+    numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
+    numbers |= {"validation": validation}
+    if len(set(epochs)) > 1:
+        text = "_".join(map(str, epochs))
+        numbers["epochs_of_tasks"] = text if len(text) <= _MOST_NAMED else _digest(text)
+    return Settings(
+        method=method.name if method else "",
+        dataset=plain_name(data),
+        head="single" if model.heads is None else "multi",
+        num_tasks=len(tasks),
+        tuning_tasks=0,
+        tasks=None,
+        max_tasks=len(tasks),
+        examples_per_task=sizes.pop() if len(sizes) == 1 else None,
+        batch_size=batch_size,
+        epochs=epochs[0],
+        network=_network(model.network),
+        hidden=None,
+        conv_init=None,
+        mask=None if model.heads is None else model.heads.mask,
+        memory=method.memory if method else None,
+        memory_slots=None,
+        memory_capacity=None if memory is None else memory.capacity,
+        memory_batch_size=getattr(model, "memory_batch_size", None),
+        reservoir=getattr(memory, "rule", None),
+        learning_rate=rate,
+        first_task_learning_rate=rate,
+        schedule=_schedule(optimizer),
+        hyperparameters={name: value for name, value in numbers.items() if _is_plain(value)},
+        precision=_precision(model.network.dtype_policy.name),
+        deterministic=False,
+        dark=options.get("dark", DARK.default),
+        replay_labels=options.get("replay_labels", REPLAY_LABELS.default if replays else None),
+        stream_mask=options.get("stream_mask", STREAM_MASK.default),
+        average_weights=options.get("average_weights"),
+        alignment=options.get("alignment"),
+        evaluate=None if evaluate == ALL else evaluate,
+        positive=None if positive is None else plain_name(positive),
+        stores=model.stores if chooses and model.stores != STORES[1] else None,
+    )
 
-    def _method(self, joint: bool) -> Any:
-        """The first row of the registry with this learner and memory; None where there is none."""
-        learner, memory = type(self._model), self._model.memory
-        for row in METHODS.values():
-            if row.joint == joint and row.is_of(learner):
-                if row.memory is None and memory is None:
-                    return row
-                if row.memory and _is_class(get_memory(row.memory).memory, type(memory)):
-                    return row
-        return None
 
-    def _excluded(self) -> dict[str, Any]:
-        """The places of weights that are excluded from weight decay, where some are, as a hash."""
-        places = VariableFlags(self._model).places(self._model.optimizer)[EXCLUDED]
-        return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
+def learned_before(model: Learner) -> dict[str, int]:
+    """The steps and ended tasks of a learner so far, those above 0.
+
+    `remember` ends tasks without a step.
+    """
+    counts = {
+        EARLIER_STEPS: model.optimizer.iterations,
+        EARLIER_TASKS: model.progress.tasks_ended,
+    }
+    return {name: int(count.numpy()) for name, count in counts.items() if int(count.numpy())}
+
+
+def learned_run(
+    model: Learner,
+    settings: Settings,
+    earlier: Mapping[str, int],
+    seed: int,
+    source: Mapping[str, Any],
+    steps: Sequence[int],
+    train_seconds: float,
+    eval_seconds: float,
+    kept: int,
+) -> LearnedRun:
+    """The run that a call of `learn` was, when the learner is trained.
+
+    Args:
+        model: The learner.
+        settings: As `describe_call` gave them.
+        earlier: As `learned_before` gave it.
+        seed: Of the call.
+        source: As `package_source` gave it.
+        steps: Of each part that is trained at once, where no callback stops it early.
+        train_seconds: Of training and compiling, in this process.
+        eval_seconds: Of evaluation.
+        kept: Bytes of examples that the call kept beside the learner.
+    """
+    memory = "" if model.memory is None else f" with {type(model.memory).__name__}"
+    numbers = {**settings.hyperparameters, **earlier}
+    settings = dataclasses.replace(settings, hyperparameters=numbers)
+    measured = measured_entries(
+        model, settings, source=source, rates=[settings.learning_rate] * len(steps),
+        steps=steps, train_seconds=train_seconds, compile_seconds=0.0,
+        eval_seconds=eval_seconds, kept=kept, is_own_process=False,
+    )  # fmt: skip
+    return LearnedRun(settings, seed, type(model).__name__ + memory, measured)
+
+
+def _method_of(model: Learner, joint: bool) -> Any:
+    """The first row of the registry with this learner and memory; None where there is none."""
+    memory = model.memory
+    for row in METHODS.values():
+        if row.joint == joint and row.is_of(type(model)):
+            if row.memory is None and memory is None:
+                return row
+            if row.memory and _is_class(get_memory(row.memory).memory, type(memory)):
+                return row
+    return None
+
+
+def _excluded(model: Learner) -> dict[str, Any]:
+    """The places of weights that are excluded from weight decay, where some are, as a hash."""
+    places = VariableFlags(model).places(model.optimizer)[EXCLUDED]
+    return {f"optimizer_{EXCLUDED}": _digest(json.dumps(places))} if places else {}
 
 
 def _is_class(reference: str | type, cls: type) -> bool:

@@ -24,7 +24,7 @@ from nccl_tf.records.checkpoints import (
 )
 from nccl_tf.records.provenance import variables_that_decide_bits
 from nccl_tf.session.evaluation import Evaluation
-from nccl_tf.session.run import RecordOfLearn
+from nccl_tf.session.run import learned_before
 
 LOGGER = logging.getLogger("nccl_tf")
 _SUMS = "epoch "
@@ -106,7 +106,7 @@ class SessionState:
         self._sums: dict[str, np.ndarray] = {}
         self._found: Checkpoint | None = None
         self._first = None if identity_has_weights else state_sha256(self._learned())
-        self.earlier = RecordOfLearn(model).earlier()
+        self.earlier = learned_before(model)
         """What the learner had learned before the session, those of a checkpoint once restored."""
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
