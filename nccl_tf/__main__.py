@@ -4,7 +4,7 @@ import faulthandler
 import os
 import signal
 
-from nccl_tf.quiet_start import tell
+from nccl_tf.quiet_start import print_at_once
 from nccl_tf.standard_streams import keep_standard_streams
 
 
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _stop(signum: int, frame: object) -> None:
-    tell("stopped by SIGINT")
+    print_at_once("stopped by SIGINT")
     os._exit(128 + signum)
 
 

@@ -46,7 +46,7 @@ def before_normalization(tell: Callable[[int], None]) -> Iterator[None]:
     Args:
         tell: Called with their number before they are made; what it raises goes on to the caller.
     """
-    _tell_of_normalization()
+    _count_normalization()
     token = _TOLD.set(tell)
     try:
         yield
@@ -58,7 +58,7 @@ _TOLD: ContextVar[Callable[[int], None] | None] = ContextVar("told", default=Non
 
 
 @functools.cache
-def _tell_of_normalization() -> None:
+def _count_normalization() -> None:
     build = keras.layers.Normalization.build
 
     @functools.wraps(build)

@@ -17,7 +17,7 @@ _NOISE = re.compile(
 _shown = _STDERR  # where stderr goes, also while `quiet_start` holds it back
 
 
-def tell(text: str) -> None:
+def print_at_once(text: str) -> None:
     """Write a line to stderr at once, also while it is held back.
 
     Not by `sys.stderr`, whose lock another thread may hold.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nccl_tf.quiet_start import quiet_start, tell
+from nccl_tf.quiet_start import print_at_once, quiet_start
 
 ROOT = Path(__file__).parents[1]
 NOISE = (
@@ -26,9 +26,9 @@ def test_noise_is_held_back_and_the_rest_is_not(capfd):
 
 def test_a_line_is_told_while_stderr_is_held_back(capfd):
     with quiet_start(), quiet_start():
-        tell("stopped")
+        print_at_once("stopped")
         assert capfd.readouterr().err == "stopped\n"
-    tell("again")
+    print_at_once("again")
     assert capfd.readouterr().err == "again\n"
 
 

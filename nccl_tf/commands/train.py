@@ -116,9 +116,9 @@ def _train_in_turn(runs: Sequence[Run], console: Console) -> int:
         except Interrupted as interrupted:
             print(f"{interrupted}; {how_to_resume(seed_run)}, resumes it", file=sys.stderr)
             return interrupted.exit_code
-        _tell_result(seed_run, record, files, console)
+        _print_result(seed_run, record, files, console)
         records.append(record)
-    _tell_all(records, console)
+    _print_summary(records, console)
     return 0
 
 
@@ -147,9 +147,9 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
             *(seed_run.folder / name for name in names),
             *sorted(seed_run.folder.glob("*.png")),
         ]
-        _tell_result(seed_run, record, files, console)
+        _print_result(seed_run, record, files, console)
         records.append(record)
-    _tell_all(records, console)
+    _print_summary(records, console)
     for seed_run in runs:
         problem = failed.get(seed_run.folder)
         if problem == LEARNING_FAILED:
@@ -159,8 +159,8 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     return 1 if failed else 0
 
 
-def _tell_result(seed_run: Run, record: Record, files: Sequence[Path], console: Console) -> None:
-    """Tell the result of a run, and the files that it made."""
+def _print_result(seed_run: Run, record: Record, files: Sequence[Path], console: Console) -> None:
+    """Print the result of a run, and the files that it made."""
     console.say("\n".join(["", run_summary(record), *(f"see {path}" for path in files)]))
     console.event(
         "result", seed=seed_run.seed, average_accuracy=record.average_accuracy,
@@ -173,7 +173,7 @@ def _name(seed_run: Run) -> str:
     return f"{seed_run.settings.method}, seed {seed_run.seed}"
 
 
-def _tell_all(records: Sequence[Record], console: Console) -> None:
+def _print_summary(records: Sequence[Record], console: Console) -> None:
     """Print the results of several seeds and methods."""
     of_methods: dict[str, list[Record]] = {}
     for record in records:

@@ -321,7 +321,7 @@ class Core(keras.Model):
         )
         self.nan_count = NanCount(self.devices.gather)
         self._base.made_with = [id(v) for v in self.trainable_variables]
-        self._hint_of_shared_network()
+        self._warn_of_shared_network()
         if own := own_training(given):
             self.warn_once(
                 "training",
@@ -983,7 +983,7 @@ class Core(keras.Model):
         """
         checks.check_rate_is_finite(self.optimizer)
 
-    def _hint_of_shared_network(self) -> None:
+    def _warn_of_shared_network(self) -> None:
         """Warn once that another learner trains layers of the network."""
         if other := hints.other_owner(self, self.network):
             self.warn_once(

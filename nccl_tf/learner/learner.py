@@ -226,7 +226,7 @@ class Learner(Core):
             convolves=has_convolutions(self.network),
         )
         checks.check_rate_is_finite(self.optimizer)
-        self._hint_of_optimizer()
+        self._warn_of_optimizer()
         self._base.metrics = made
         self._base.compile_arguments = {
             "loss": loss, "metrics": metrics, "run_eagerly": run_eagerly,
@@ -236,7 +236,7 @@ class Learner(Core):
         self.make_graphs()
         if self.example_loss.is_softmax:
             self.warn_once("one class", hints.one_class_warning(self.heads, self.num_classes))
-        self._hint_of_shared_network()
+        self._warn_of_shared_network()
         hints.hold(self, self.network)
 
     def _check_trainable(self) -> None:
@@ -263,7 +263,7 @@ class Learner(Core):
         if LOGITS in self._kept_columns() and not self.example_loss.has_classes:
             self.warn_once("far_targets", hints.far_targets_warning(targets))
 
-    def _hint_of_rare_class(self, labels: Any) -> None:
+    def _warn_of_rare_class(self, labels: Any) -> None:
         """Say where a reservoir hardly holds a class of a task that begins."""
         if not self.example_loss.has_classes:
             return
@@ -272,7 +272,7 @@ class Learner(Core):
                 hint = hints.rare_class_warning(labels, memory.capacity)
                 self.warn_once("rare_class", hint)
 
-    def _hint_of_optimizer(self) -> None:
+    def _warn_of_optimizer(self) -> None:
         """Warn once that an optimizer transforms steps that the method derives for SGD."""
         reason = self.why_not("optimizer_state")
         if reason and not checks.is_plain_sgd(self.optimizer):
@@ -283,7 +283,7 @@ class Learner(Core):
                 "holds for keras.optimizers.SGD without momentum and weight decay",
             )
 
-    def _check_goes_on(self) -> None:
+    def _check_training(self) -> None:
         """Check that labels were right, not too many steps in a row skipped, and the rate is.
 
         Raises:
@@ -445,12 +445,12 @@ class Learner(Core):
             self._look_at(first, data.y)
         self._weigh_classes(factors)
         if begins:
-            self._hint_of_rare_class(data.y)
+            self._warn_of_rare_class(data.y)
             self._pass_task(task_pass.BEGIN, data)
 
         # How steps run, and how many in a call.
         stores_once = self.stores == STORES[0]
-        fit.watch(self.progress, self._check_goes_on, self.store_from_now if stores_once else None)
+        fit.watch(self.progress, self._check_training, self.store_from_now if stores_once else None)
         callbacks = [*listed(callbacks), fit, *bar]
         fit.choose(self.execution, callbacks)
 
@@ -604,7 +604,7 @@ class Learner(Core):
             logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
         finally:
             self.execution.known = before
-        self._check_goes_on()
+        self._check_training()
         return logs
 
     @one_at_a_time

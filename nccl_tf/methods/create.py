@@ -77,8 +77,8 @@ def create(
                 f"received {given}={numbers[given]!r} for {name}, whose learner does not take it: "
                 f"{_ELSEWHERE[rows[given].part]}"
             )
-    _tell_of_outputs(method, network, stream)
-    _tell_of_recipe(method, network, stream)
+    _warn_of_outputs(method, network, stream)
+    _warn_of_recipe(method, network, stream)
     arguments = {
         row.name: row.default_of(stream.family) for row in rows.values() if row.part == "learner"
     }
@@ -102,7 +102,7 @@ def create(
     return make_learner(method, network, memory, stream, seed, len(stream), arguments)
 
 
-def _tell_of_outputs(method: Method, network: Any, stream: "Stream") -> None:
+def _warn_of_outputs(method: Method, network: Any, stream: "Stream") -> None:
     """Warn where the command gives a network outputs beyond the classes, and this one has none."""
     wants = any(row.part == "outputs" for row in method.hyperparameters)
     if wants and stream.head == "single" and network.output_shape[-1] <= stream.num_classes:
@@ -114,7 +114,7 @@ def _tell_of_outputs(method: Method, network: Any, stream: "Stream") -> None:
         )  # fmt: skip
 
 
-def _tell_of_recipe(method: Method, network: Any, stream: "Stream") -> None:
+def _warn_of_recipe(method: Method, network: Any, stream: "Stream") -> None:
     """Warn where the command gives the optimizer numbers, or the network dropout, by the row."""
     from nccl_tf.keras_private import layers_of  # it imports Keras
 

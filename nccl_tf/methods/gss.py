@@ -115,7 +115,7 @@ class GSSGreedy(ReplayLearner):
             memory is empty; 1 where no score is needed), and that of the batch's, float32 scalar.
         """
         form = [tf.TensorSpec(v.shape, v.dtype) for v in self.trainable_variables]
-        known = Known.of(
+        known = KnownGradients.of(
             Stateless(self).map_groups(drawn, self.memory_batch_size, list, form),
             tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1),
         )
@@ -130,7 +130,7 @@ class GSSGreedy(ReplayLearner):
         ), ours
 
 
-class Known(NamedTuple):
+class KnownGradients(NamedTuple):
     """Gradients that others are compared with.
 
     Attributes:
@@ -144,7 +144,7 @@ class Known(NamedTuple):
     counted: tf.Tensor
 
     @classmethod
-    def of(cls, gradients: list[tf.Tensor], counted: tf.Tensor) -> "Known":
+    def of(cls, gradients: list[tf.Tensor], counted: tf.Tensor) -> "KnownGradients":
         """Gradients with their norms."""
         dtype = accumulation_dtype(gradients)
         rows = [

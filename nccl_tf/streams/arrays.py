@@ -124,7 +124,7 @@ def in_one_form(texts: Iterable[str]) -> dict[str, str]:
     return {text: text if form.lower() in MISSING else form for text, form in forms.items()}
 
 
-def tell_of_missing(names: Iterable[str]) -> None:
+def warn_of_missing(names: Iterable[str]) -> None:
     """Say that classes are called as missing labels often are.
 
     Args:
@@ -324,7 +324,7 @@ def set_from_arrays(
                 for name, part in parts.items()
             ]
         )
-        tell_of_missing(names)
+        warn_of_missing(names)
     if domains is not None:
         values = _domains(domains[0], first)
         domains = values, values[:0] if test is None else _domains(domains[1], second)
@@ -335,7 +335,7 @@ def set_from_arrays(
             )
     pixels = pixels or pixel_scaling([pixel_range(first)])
     images = ExampleSet(first.numbered(names), second.numbered(names), pixels, domains, names)
-    hint_of_targets(first.labels)
+    warn_of_targets(first.labels)
     if images.has_classes:
         check_largest_class(images.num_outputs - 1, len(first.labels) + len(second.labels))
     return images
@@ -375,7 +375,7 @@ def check_largest_class(largest: int, examples: int) -> None:
         )
 
 
-def hint_of_targets(targets: np.ndarray) -> None:
+def warn_of_targets(targets: np.ndarray) -> None:
     """Say that targets which look like classes are taken as numbers to predict.
 
     Args:

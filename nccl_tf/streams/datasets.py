@@ -30,7 +30,7 @@ from nccl_tf.streams.arrays import (
     dtype_name,
     each_input,
     examples_from_arrays,
-    hint_of_targets,
+    warn_of_targets,
     name_classes,
     own_order,
     pixel_range,
@@ -121,7 +121,7 @@ def stream_from_datasets(
                 given = data[0] if isinstance(data, (tuple, list)) else None
                 check_finite(examples, "inputs", getattr(given, "columns", None))
         if first is None:
-            hint_of_targets(read[0].labels)
+            warn_of_targets(read[0].labels)
         first = first or read[0]
         for examples in read:
             check_same_form(

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.regular_files import read_regular
 from nccl_tf.streams.arrays import Examples, PixelScaling, dtype_name, each_input
 from nccl_tf.streams.catalog import short_name
-from nccl_tf.streams.sources.image_files import files_below, list_visible, told_of_links
+from nccl_tf.streams.sources.image_files import files_below, list_visible, sentences_on_links
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
 from nccl_tf.streams.validation import TEST_SHARE
@@ -124,7 +124,7 @@ def _files_of(name: str, folder: Path, corpora: Sequence[Path]) -> dict[Path, li
     files: dict[Path, list[Path]] = {path: [] for path in corpora}
     for path in files_below(folder, links):
         files.get(folder / path.relative_to(folder).parts[0], []).append(path)
-    for sentence in told_of_links(name, folder, links):
+    for sentence in sentences_on_links(name, folder, links):
         _LOGGER.warning("%s", sentence)
     found = (path for part in files.values() for path in part)
     sizes = {path: path.stat().st_size for path in found if path.is_file()}

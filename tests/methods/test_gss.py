@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.memories.scored import ScoredMemory
-from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy, Known
+from nccl_tf.methods.gss import FIRST_COSINE, GSSGreedy, KnownGradients
 from tests.methods.hand import (
     ALPHA,
     MEMORY,
@@ -126,7 +126,7 @@ def test_the_highest_cosine_is_over_all_variables_of_those_that_count():
     with np.errstate(invalid="ignore"):
         cosines = flat @ vector / np.linalg.norm(flat, axis=1) / np.linalg.norm(vector)
     for counted in ([True, False, True, True], [False, False, True, False]):
-        compared = Known.of(list(map(tf.constant, known)), tf.constant(counted))
+        compared = KnownGradients.of(list(map(tf.constant, known)), tf.constant(counted))
         highest = compared.highest_cosine(list(map(tf.constant, gradient)))
         np.testing.assert_allclose(highest, cosines[counted].max(), rtol=1e-6)
 

@@ -124,7 +124,7 @@ def gpus_to_share(run: Run) -> tuple[str, ...]:
     return ("",) if device.startswith("gpu:") else ()
 
 
-def train_and_tell(run: Run, console: Console) -> None:
+def train_and_print(run: Run, console: Console) -> None:
     """Make a run without pictures."""
     train_seed(run, console=console)
 
@@ -134,7 +134,7 @@ def run_locally(
     workers: int,
     say: Callable[[str], None],
     listen: Listener | None = None,
-    make: Make = train_and_tell,
+    make: Make = train_and_print,
 ) -> dict[Path, str]:
     """Finish every run; one whose process is killed resumes from its checkpoint.
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from nccl_tf.quiet_start import tell
+from nccl_tf.quiet_start import print_at_once
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -47,10 +47,10 @@ class InterruptRequest:
         if self.signum is None and (self._trains or self._resume_hint is None):
             self.signum = signum
             name = signal.Signals(signum).name
-            tell(f"{name}: stops after the steps under way; a second signal ends it at once")
+            print_at_once(f"{name}: stops after the steps under way; a second signal ends it at once")
             return
         if self.signum is None:
-            tell(f"{Interrupted(signum)}; {self._resume_hint}")
+            print_at_once(f"{Interrupted(signum)}; {self._resume_hint}")
         if self._before_exit is not None:
             self._before_exit()
         os._exit(128 + signum)

@@ -263,13 +263,13 @@ def checked_taken(
             f"expected images ({', '.join(SUFFIXES)}) in the folder of their class: convert or "
             "move them, or move them out of the folder"
         )
-    said = told_of_links(title, root, links)
+    said = sentences_on_links(title, root, links)
     if others:
         said.append(f"{title} has {_counted(others)} that are not read: {_shown(root, others)}")
     return "; ".join(said) or None
 
 
-def told_of_links(title: str, root: Path, links: Sequence[Path]) -> list[str]:
+def sentences_on_links(title: str, root: Path, links: Sequence[Path]) -> list[str]:
     """A sentence on links that lead out of a folder; none without any.
 
     Args:

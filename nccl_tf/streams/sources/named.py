@@ -19,7 +19,7 @@ from nccl_tf.streams.arrays import (
     ExampleSet,
     dtype_name,
     set_from_arrays,
-    tell_of_missing,
+    warn_of_missing,
 )
 from nccl_tf.streams.domains import domain_count
 from nccl_tf.streams.sources.csv_files import (
@@ -293,7 +293,7 @@ def _read_files(scheme: str, path: Path, reading: Reading) -> ExampleSet:
         _LOGGER.warning("%s", members.left_out)
     title, names = f"{scheme}:{path}", members.names
     if scheme == "list":
-        tell_of_missing(names)
+        warn_of_missing(names)
     train = _read_images(members.train, names, reading, title)
     test = _read_images(members.test, names, reading, title) if members.test else None
     return _example_set(train, test, names)
