@@ -36,8 +36,8 @@ class Command(NamedTuple):
         run: Takes the values of all flags by name, None where not set, and returns the exit code.
         first: The flags that matter most, ten at most, in the order of the help.
         flags: Its own flags, which a run does not have.
-        of_runs: The flags of a run that it reads beside `first` and --plugin; None for all.
-        only_missing: Those of them that it reads only with --run_missing.
+        flags_of_runs: The flags of a run that it reads beside `first` and --plugin; None for all.
+        flags_with_run_missing: Those of them that it reads only with --run_missing.
         defaults: In words, of flags that have another default than elsewhere.
         helps: Texts, of flags that mean something else here than in a run.
         advice: What to do where one of its own flags is given to another command, by name.
@@ -49,8 +49,8 @@ class Command(NamedTuple):
     run: Callable[[Mapping[str, Any]], int]
     first: tuple[str, ...] = ()
     flags: tuple[Setting, ...] = ()
-    of_runs: Collection[str] | None = ()
-    only_missing: Collection[str] = ()
+    flags_of_runs: Collection[str] | None = ()
+    flags_with_run_missing: Collection[str] = ()
     defaults: Mapping[str, str] = MappingProxyType({})
     helps: Mapping[str, str] = MappingProxyType({})
     advice: Mapping[str, str] = MappingProxyType({})

@@ -61,7 +61,7 @@ def rows_of(command: Command) -> tuple[Setting, ...]:
     for name, text in command.helps.items():
         rows[name] = replace(rows[name], help=text, more="")
     own = {"plugin", *(row.name for row in command.flags)}
-    others = rows if command.of_runs is None else own.union(command.of_runs)
+    others = rows if command.flags_of_runs is None else own.union(command.flags_of_runs)
     return (
         *(rows[name] for name in command.first),
         *(row for name, row in rows.items() if name in others and name not in command.first),
@@ -100,12 +100,14 @@ def check_flags(command: Command, flag_values: Mapping[str, Any]) -> None:
     """
     _check_titles(flag_values["method"] or "")
     of_commands = {row.name for other in COMMANDS.values() for row in other.flags}
-    of_runs = flag_values.keys() - of_commands if command.of_runs is None else command.of_runs
+    of_runs = command.flags_of_runs
+    if of_runs is None:
+        of_runs = flag_values.keys() - of_commands
     read = {"plugin", *command.first, *(row.name for row in command.flags), *of_runs}
     for name, value in flag_values.items():
         if value is None:
             continue
-        if name in command.only_missing and not flag_values["run_missing"]:
+        if name in command.flags_with_run_missing and not flag_values["run_missing"]:
             raise UserError(
                 f"--{name} is about the runs that --run_missing makes: give that too, or leave "
                 f"--{name} out"

@@ -25,7 +25,7 @@ def program_name(path: str) -> str:
     return f"python {file}" if file.endswith(".py") else file or "nccl-tf"
 
 
-def pass_on(seed_run: Run, name: str, event: Mapping[str, Any], console: Console) -> None:
+def print_event(seed_run: Run, name: str, event: Mapping[str, Any], console: Console) -> None:
     """Print what the process of a run reports.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nccl_tf.arguments.parameters import RUN, Setting
 from nccl_tf.commands._command import RAY_ADDRESS, Command
-from nccl_tf.commands._output import pass_on, program_name, warn_skipped_records
+from nccl_tf.commands._output import print_event, program_name, warn_skipped_records
 from nccl_tf.errors import LearningFailedError
 from nccl_tf.experiment.run.console import Console
 from nccl_tf.experiment.run.train import Run
@@ -63,7 +63,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
     console = Console(options.progress)
 
     def listen(trial: Run, event: dict[str, Any]) -> None:
-        pass_on(trial, names[trial.folder], event, console)
+        print_event(trial, names[trial.folder], event, console)
 
     failed = finish(trials, flag_values, console.say, listen)
     # Another sweep may end now that tries other values of the same flags.
@@ -117,7 +117,7 @@ COMMAND = Command(
     "sweep", "--flagfile=FILE", "a grid, on the tuning tasks", run,
     first=("sweep", "method", "dataset", "seeds", "memory_per_class", "max_tasks", "output_dir",
            "workers", "ray_address", "overwrite"),
-    of_runs=None,
+    flags_of_runs=None,
     flags=(
         Setting(
             "sweep", "sweep", topic=RUN, default_doc="none",

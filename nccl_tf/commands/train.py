@@ -8,7 +8,7 @@ from typing import Any
 
 from nccl_tf.arguments.parameters import OUTPUT, Setting
 from nccl_tf.commands._command import Command
-from nccl_tf.commands._output import pass_on, warn_left_out
+from nccl_tf.commands._output import print_event, warn_left_out
 from nccl_tf.experiment.config.resolve import leave_out, resolve
 from nccl_tf.experiment.launch.pool import choose_workers, run_locally
 from nccl_tf.experiment.launch.worker import LEARNING_FAILED
@@ -134,7 +134,7 @@ def _train_side_by_side(runs: Sequence[Run], console: Console) -> int:
     )
 
     def listen(seed_run: Run, event: dict[str, Any]) -> None:
-        pass_on(seed_run, _name(seed_run), event, console)
+        print_event(seed_run, _name(seed_run), event, console)
 
     failed = run_locally(runs, workers, console.say, listen, make=train_and_plot)
     records = []
@@ -203,7 +203,7 @@ COMMAND = Command(
     "train", "[--flag=value ...]", "train, task by task", run,
     first=("method", "dataset", "seeds", "learning_rate", "memory_per_class", "max_tasks",
            "batch_size", "epochs", "output_dir", "workers"),
-    of_runs=None,
+    flags_of_runs=None,
     flags=(
         Setting(
             "resume", "text", topic=OUTPUT, default_doc="the unfinished run of the same settings",

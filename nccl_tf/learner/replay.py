@@ -152,14 +152,14 @@ class ReplayLearner(Learner):
             check_one_each(part, weights)
         check_one_each(stream_losses, batch.weights)
         losses = tf.concat([*memory_losses, stream_losses], 0)
-        weights = tf.concat([*memory_weights, self._beside_stored(batch)], 0)
+        weights = tf.concat([*memory_weights, self._stream_weights_for_joint_mean(batch)], 0)
         loss = weighted_mean(losses, weights)
         return loss, {
             "loss": weighted_mean(stream_losses, batch.weights),
             "memory_loss": weighted_mean(tf.concat(memory_losses, 0), tf.concat(memory_weights, 0)),
         }
 
-    def _beside_stored(self, batch: Batch) -> tf.Tensor:
+    def _stream_weights_for_joint_mean(self, batch: Batch) -> tf.Tensor:
         """The weights of a stream batch, float32 [n], in a mean with stored examples.
 
         These weigh 1, or what their class does, so that those of the stream have to on the average.

@@ -41,7 +41,7 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run had to do, in numbers.
+    """The work of a run in numbers: steps, batches, memory and tasks.
 
     Args:
         task_steps: Steps of each task.

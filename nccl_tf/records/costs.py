@@ -16,7 +16,7 @@ def rows_passed(method: Method, work: Work) -> int | None:
 
     Args:
         method: The run's.
-        work: What it had to do.
+        work: Of the run.
 
     Returns:
         None where it depends on the data, such as how often a memory is refilled.

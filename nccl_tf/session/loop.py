@@ -58,7 +58,7 @@ class Session:
         checkpoints = [c for c in callbacks if isinstance(c, keras.callbacks.ModelCheckpoint)]
         self._first_best = [(checkpoint, checkpoint.best) for checkpoint in checkpoints]
 
-    def settle(self, resumed: int | None = None) -> None:
+    def choose_execution(self, resumed: int | None = None) -> None:
         """Choose how the steps of all parts run, as `Execution.choose` does; the first call counts.
 
         Nothing depends on how much of them is left.
@@ -77,7 +77,7 @@ class Session:
             UserError: A checkpoint does not fit or cannot be written, or as for `fit`.
             LearningFailedError: As for `fit`.
         """
-        self.settle()
+        self.choose_execution()
         place = self._restore_or_begin()
         while place.task < len(self._parts):
             place = self._learn(place)

@@ -74,8 +74,8 @@ COMMAND = Command(
     "parity", "[--table=T9]", "beside the paper's numbers", run,
     first=("table", "method", "dataset", "json", "strict", "run_missing", "seeds",
            "output_dir"),
-    of_runs=tuple(OPTIONS),
-    only_missing={*OPTIONS, "ray_address"} - {"output_dir", "seeds", "plugin"},
+    flags_of_runs=tuple(OPTIONS),
+    flags_with_run_missing={*OPTIONS, "ray_address"} - {"output_dir", "seeds", "plugin"},
     flags=(
         Setting(
             "table", "text", topic=OUTPUT, default_doc="all",

@@ -141,7 +141,7 @@ def run_seed(
         batch_size=settings.batch_size, epochs=settings.epochs, seed=seed, callbacks=callbacks,
         state=state, every=options.checkpoint_every, interruption=request.interruption,
     )  # fmt: skip
-    session.settle(state.steps_per_program())
+    session.choose_execution(state.steps_per_program())
     used = describe_processors(settings, strategy, learner.execution.under_xla is not False)
     console.say(f"runs on {used}; TensorFlow {tf.__version__}")
     console.event(
