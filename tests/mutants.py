@@ -410,7 +410,7 @@ MUTANTS = {
     ),
     "arguments: lists change after all": Mutant(
         "self._values = {name: _copied(value) for name, value in values.items()}",
-        "self._values = dict(values)", "tests/arguments/test_captured.py",
+        "self._values = dict(values)", "tests/arguments/test_constructor_arguments.py",
     ),
     "a skipped step moves what layers assign": Mutant(
         "return [*self._network.non_trainable_variables, *written]",

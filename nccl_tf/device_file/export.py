@@ -14,7 +14,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.device_file import walker
 from nccl_tf.device_file.agreement import checked_difference
-from nccl_tf.device_file.errors import UnsupportedError
+from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.flat_file import FlatFile
 from nccl_tf.device_file.layout import FORMAT, Layout
 from nccl_tf.device_file.program import Program

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.device_file import rows, windows, words
-from nccl_tf.device_file.errors import UnsupportedError
+from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.words import Words
 
 Replacement = Callable[[Any, Sequence[Any]], "list[Any] | None"]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.device_file.errors import UnsupportedError
+from nccl_tf.device_file.unsupported import UnsupportedError
 
 
 class Windows(NamedTuple):

@@ -14,7 +14,7 @@ from nccl_tf.batch import Batch, class_numbers, split_inputs
 from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.gradients import half_squared_norm
 from nccl_tf.memories.task_classes import entries_at
-from nccl_tf.received import check_unmasked
+from nccl_tf.user_data import check_unmasked
 
 UNNAMED = -(2**31)
 """The task of evaluated examples that come without one, for a learner with heads."""

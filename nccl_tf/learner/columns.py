@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner.step import Logits
-from nccl_tf.memories.columns import missing_columns
+from nccl_tf.memories.forms import missing_columns
 
 Column = Callable[[Logits, Batch], tf.Tensor]
 """From the logits of a batch, before the update, and the batch to the entries of its examples,

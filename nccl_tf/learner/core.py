@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_private_names
-from nccl_tf.arguments.captured import Captured
+from nccl_tf.arguments.constructor_arguments import ConstructorArguments
 from nccl_tf.arguments.choices import MASKS, STORES
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
@@ -61,7 +61,7 @@ from nccl_tf.networks.inspection import (
     place_mask,
     vocabularies,
 )
-from nccl_tf.received import check_not_ragged
+from nccl_tf.user_data import check_not_ragged
 from nccl_tf.rng import with_argument
 
 AnOption = TypeVar("AnOption", bound=Option)
@@ -96,7 +96,7 @@ class _Base:
         test_steps: Its steps over examples in memory.
     """
 
-    arguments: Captured
+    arguments: ConstructorArguments
     is_made: bool = False
     head: str | None = None
     growing: Any = None
@@ -226,7 +226,7 @@ class Core(keras.Model):
         learner = super().__new__(cls, *args, **kwargs)
         # Keras sets the steps of a call when it makes a model.
         object.__setattr__(learner, "execution", Execution())
-        object.__setattr__(learner, "_base", _Base(Captured(cls, args, kwargs)))
+        object.__setattr__(learner, "_base", _Base(ConstructorArguments(cls, args, kwargs)))
         return learner
 
     def __init__(

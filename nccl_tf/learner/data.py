@@ -12,7 +12,7 @@ import tensorflow as tf
 from nccl_tf.batch import check_one_target, check_task_ids, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.keras_private import adapter_of
-from nccl_tf.received import (
+from nccl_tf.user_data import (
     ARRAYS,
     BATCHES,
     DATASET,
@@ -58,7 +58,7 @@ class FitData:
     Attributes:
         x, y, weights: In the form in which Keras takes them: arrays for data frames and Series,
             tuples for lists of arrays, tensors for text.
-        form: One of the forms of `nccl_tf.received`.
+        form: One of the forms of `nccl_tf.user_data`.
         class_names: The names of the classes by number that the data tell; none of most.
         positive: The name of class 1 that a stream was told to judge; None of others.
         batch_size: Examples in a batch of arrays, as Keras takes it.

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_attribute
-from nccl_tf.arguments.captured import restored
+from nccl_tf.arguments.constructor_arguments import restored
 from nccl_tf.arguments.choices import STORES
 from nccl_tf.batch import Batch, as_task_ids, class_numbers, split_inputs, take_rows
 from nccl_tf.class_weights import numbered
@@ -51,7 +51,7 @@ from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
 from nccl_tf.learner.turns import alone, one_at_a_time
-from nccl_tf.memories.columns import refusing_other_shapes
+from nccl_tf.memories.forms import refusing_other_shapes
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.networks.inspection import (
     check_can_be_loaded,
@@ -63,7 +63,7 @@ from nccl_tf.networks.inspection import (
     makes_mask,
     text_inputs,
 )
-from nccl_tf.received import ARRAYS, check_counts, check_unmasked, no_examples
+from nccl_tf.user_data import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.streams.batches import Reading
 from nccl_tf.whole_files import replaced
 

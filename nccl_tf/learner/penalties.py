@@ -13,7 +13,7 @@ from nccl_tf.gradients import Gradients, sum_of_products
 from nccl_tf.keras_private import graph
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.step import Step
-from nccl_tf.memories.columns import dtype_of, shape_of
+from nccl_tf.memories.forms import dtype_of, shape_of
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.rng import with_argument

@@ -13,7 +13,7 @@ import tensorflow as tf
 from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError
 from nccl_tf.learner.data import FitData
-from nccl_tf.received import form_of
+from nccl_tf.user_data import form_of
 
 _ROWS = 1000
 """Examples that are prepared at once."""

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.keras_private import graph
 from nccl_tf.learner.data import FitData
 from nccl_tf.learner.options.option import Option
-from nccl_tf.received import BATCHES, SEQUENCE
+from nccl_tf.user_data import BATCHES, SEQUENCE
 
 BEGIN, END = "begin", "end"
 

@@ -11,14 +11,14 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_attribute, check_private_names
-from nccl_tf.arguments.captured import Captured, restored
+from nccl_tf.arguments.constructor_arguments import ConstructorArguments, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.batch import Batch
 from nccl_tf.byte_strings import join_strings, split_strings
 from nccl_tf.class_weights import ClassWeights
 from nccl_tf.errors import UserError, checked_seed
 from nccl_tf.machine import total_memory
-from nccl_tf.memories.columns import (
+from nccl_tf.memories.forms import (
     Forms,
     check_rows,
     column_of,
@@ -43,7 +43,7 @@ class _Base:
         class_weights: By which examples that are read weigh; None where all weigh 1.
     """
 
-    arguments: Captured
+    arguments: ConstructorArguments
     forms: Any = None
     inputs: list[keras.Variable] = field(default_factory=list)
     stores: Any = None
@@ -99,7 +99,7 @@ class Memory:
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """A memory that is not made yet, with the arguments of its constructor."""
         memory = super().__new__(cls)
-        memory._base = _Base(Captured(cls, args, kwargs))
+        memory._base = _Base(ConstructorArguments(cls, args, kwargs))
         return memory
 
     def __init__(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.gradients import Stateless
+from nccl_tf.learner.stateless import Stateless
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step

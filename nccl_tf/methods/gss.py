@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
-from nccl_tf.learner.gradients import Stateless
+from nccl_tf.learner.stateless import Stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step

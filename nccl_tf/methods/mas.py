@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
-from nccl_tf.learner.gradients import Stateless
+from nccl_tf.learner.stateless import Stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step

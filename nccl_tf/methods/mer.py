@@ -10,7 +10,7 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
-from nccl_tf.learner.gradients import Stateless, sgd_update
+from nccl_tf.learner.stateless import Stateless, sgd_update
 from nccl_tf.learner.replay import ReplayLearner, with_mean_one
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory

@@ -8,7 +8,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.gradients import Stateless
+from nccl_tf.learner.stateless import Stateless
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
+from nccl_tf.arguments.evaluate import ALL, tasks_to_evaluate
 from nccl_tf.arguments.names import NAME
 from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS, get_method

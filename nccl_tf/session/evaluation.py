@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from nccl_tf.arguments.evaluated import ALL, tasks_to_evaluate
+from nccl_tf.arguments.evaluate import ALL, tasks_to_evaluate
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.records.summary import matrix_to_json, row_to_json

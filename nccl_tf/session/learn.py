@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from nccl_tf.arguments.evaluated import ALL, checked_evaluate
+from nccl_tf.arguments.evaluate import ALL, checked_evaluate
 from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.learner.hints import HEADS, positive_warning
 from nccl_tf.learner.learner import Learner

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
-from nccl_tf.arguments.evaluated import ALL
+from nccl_tf.arguments.evaluate import ALL
 from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.errors import UserError
@@ -27,7 +27,7 @@ from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS, Settings
-from nccl_tf.session.measured import measured_entries
+from nccl_tf.session.measurements import measured_entries
 
 _MOST_NAMED = 60
 """Letters of a list in a record, which has a hash of a longer one."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nccl_tf.errors import UserError
-from nccl_tf.received import as_array, check_counts, check_unmasked
+from nccl_tf.user_data import as_array, check_counts, check_unmasked
 
 _LOGGER = logging.getLogger("nccl_tf")
 _MOST_SHOWN = 4

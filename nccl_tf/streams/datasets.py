@@ -11,7 +11,7 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, checked_name, one_line
-from nccl_tf.received import (
+from nccl_tf.user_data import (
     DATASET,
     SEQUENCE,
     check_data,

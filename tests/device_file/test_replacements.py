@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf.device_file.errors import UnsupportedError
+from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.replacements import REPLACEMENTS
 from tests.device_file.lite import Lite
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from nccl_tf.device_file import walker
-from nccl_tf.device_file.errors import UnsupportedError
+from nccl_tf.device_file.unsupported import UnsupportedError
 from tests.device_file.lite import Lite
 
 X = tf.TensorSpec([3], tf.float32, name="a0")

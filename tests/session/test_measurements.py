@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nccl_tf.session.measured import entries_of_xla
+from nccl_tf.session.measurements import entries_of_xla
 
 
 @pytest.mark.parametrize(

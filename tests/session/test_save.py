@@ -151,7 +151,7 @@ def test_what_no_record_can_hold_is_refused(stream, tmp_path):
 
 def test_a_run_in_tensorfloat32_has_other_settings(stream, tmp_path, monkeypatch):
     in_float32 = learned(stream).save(tmp_path)
-    for module in ("session.measured", "session.run"):
+    for module in ("session.measurements", "session.run"):
         monkeypatch.setattr(f"nccl_tf.{module}.computes_in_tensorfloat32", lambda: True)
     record = read_record(learned(stream).save(tmp_path))
     assert (record.tensorfloat32, record.settings.precision) == (True, "tensorfloat32")

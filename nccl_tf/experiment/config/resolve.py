@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nccl_tf.arguments.choices import ANGLES, AUGMENTATIONS, NEW_CLASSES, STEP_SCHEDULES, STORES
-from nccl_tf.arguments.evaluated import ALL, checked_evaluate
+from nccl_tf.arguments.evaluate import ALL, checked_evaluate
 from nccl_tf.arguments.hyperparameters import (
     ALIGNMENT,
     OPTIONS,

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.choices import STEP_SCHEDULES
-from nccl_tf.arguments.evaluated import ALL
+from nccl_tf.arguments.evaluate import ALL
 from nccl_tf.callbacks import ForgettingDiagnostics, StepRecord
 from nccl_tf.errors import translate_os_error
 from nccl_tf.experiment.run.build import (
@@ -42,7 +42,7 @@ from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME, Record
 from nccl_tf.records.settings import Settings
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.loop import Session
-from nccl_tf.session.measured import measured_entries
+from nccl_tf.session.measurements import measured_entries
 from nccl_tf.session.state import Place, SessionCallback, SessionState
 from nccl_tf.streams import Stream
 from nccl_tf.streams.task import Task, bytes_of_examples, training_parts

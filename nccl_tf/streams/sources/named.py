@@ -12,7 +12,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.machine import total_memory
-from nccl_tf.received import text_array
+from nccl_tf.user_data import text_array
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import (
     Examples,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nccl_tf.arguments.evaluated import tasks_to_evaluate
+from nccl_tf.arguments.evaluate import tasks_to_evaluate
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.seed import run_seed

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nccl_tf.arguments.evaluated import checked_evaluate, tasks_to_evaluate
+from nccl_tf.arguments.evaluate import checked_evaluate, tasks_to_evaluate
 from nccl_tf.errors import UserError
 
 CHOICES = st.one_of(st.sampled_from(["all", "new"]), st.integers(1, 30).map("every:{}".format))

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.learner.stored import bytes_stored
+from nccl_tf.learner.bytes_stored import bytes_stored
 from nccl_tf.methods.registry import METHODS
 from tests.methods.learners import build
 from tests.tiny import IMAGE_SHAPE, tiny_network

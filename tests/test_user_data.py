@@ -7,7 +7,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
-from nccl_tf.received import (
+from nccl_tf.user_data import (
     ARRAYS,
     BATCHES,
     DATASET,

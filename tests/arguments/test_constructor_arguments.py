@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from nccl_tf.arguments.captured import Captured, restored
+from nccl_tf.arguments.constructor_arguments import ConstructorArguments, restored
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.errors import UserError
 
@@ -16,7 +16,7 @@ class Root:
 
     def __new__(cls, *args, **kwargs):
         made = super().__new__(cls)
-        made.captured = Captured(cls, args, kwargs)
+        made.captured = ConstructorArguments(cls, args, kwargs)
         return made
 
     def __init__(self, network, memory=None, *, seed=0, rule="exact", **unknown):

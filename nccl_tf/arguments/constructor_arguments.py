@@ -15,7 +15,7 @@ _VIEWS = (KeysView, ItemsView, ValuesView)
 Made = TypeVar("Made")
 
 
-class Captured:
+class ConstructorArguments:
     """The arguments of a constructor by their names: those that were given, and other defaults.
 
     Containers and arrays are copied, so that a list which a caller or the constructor changes later
@@ -124,14 +124,14 @@ class Captured:
 
 
 def restored(cls: type[Made], config: Mapping[str, Any]) -> Made:
-    """The object of a class that a configuration of `Captured` describes.
+    """The object of a class that a configuration of `ConstructorArguments` describes.
 
     Defaults are left to the constructor: a class may set an argument of its base itself, which then
     is shown with the base's default and cannot be given.
 
     Args:
         cls: Its class.
-        config: Of `Captured.config`.
+        config: Of `ConstructorArguments.config`.
 
     Raises:
         UserError: The class does not take an argument, or refuses its value.

@@ -60,7 +60,7 @@ def test_one_that_is_not_allocated_is_copied_and_not_read(kind):
 def test_a_column_for_each_input(packs, monkeypatch):
     if packs:  # as under MultiWorkerMirroredStrategy
         monkeypatch.setattr(
-            "nccl_tf.memories.columns.needs_packing", lambda dtype: dtype == "uint8"
+            "nccl_tf.memories.forms.needs_packing", lambda dtype: dtype == "uint8"
         )
     memory = nccl_tf.ReservoirMemory(4)
     memory.build_for(batch())
