@@ -16,7 +16,7 @@ from nccl_tf.commands.paper.parity import (
 )
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 
 TARGETS = {"er_reservoir": 1.1, "ewc": 1.5}
 STEPS = {"permuted_mnist": 1000, "split_cifar100": 4}
@@ -27,7 +27,7 @@ def second_task(flags: dict[str, Any]) -> Callable[[], None]:
     """A call that fits the second task of a stream, once the first has ended."""
     steps = STEPS[flags["dataset"]]
     settings = resolve({**flags, "max_tasks": 2, "examples_per_task": BATCH * steps})
-    stream = build_stream(settings, Options(), seed=0)
+    stream = build_stream(settings, RunOptions(), seed=0)
     learner = build_learner(settings, stream, seed=0)
     learner.fit(stream[0].train_batches(BATCH), task_id=0, verbose=0)
     batches = stream[1].train_batches(BATCH)

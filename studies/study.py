@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.arguments.hyperparameters import OPTIONS as METHOD_OPTIONS
+from nccl_tf.arguments.hyperparameters import OPTIONS
 from nccl_tf.commands._command_line import Sweep, parse_flag_words
 from nccl_tf.errors import UserError, format_error
 from nccl_tf.experiment.config.resolve import resolve
@@ -174,7 +174,7 @@ class Cell:
     def flag_values(self, *, tuning: bool = False) -> dict[str, Any]:
         """Values of all flags by name, None where one is not set; the chosen ones among them."""
         row = get_method(self.system["flags"]["method"])
-        options = {option.name for option in METHOD_OPTIONS}
+        options = {option.name for option in OPTIONS}
         shared = {
             name: value
             for name, value in self.plan["flags"].items()

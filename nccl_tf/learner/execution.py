@@ -259,7 +259,7 @@ class Execution:
         self._take = graph(_stacked, reduce_retracing=True)
         self._by_index: dict[HostFacts, StepsByIndex] = {}
         self._programs: dict[tuple[str, HostFacts], _Program] = {}
-        self._columns: tuple[IndexedBatches, Any] | None = None
+        self._placed_examples: tuple[IndexedBatches, Any] | None = None
         self._compiled: set[tuple[_Program, int, int]] = set()
 
     # ---- the train function ----------------------------------------------------------------------
@@ -282,7 +282,7 @@ class Execution:
 
         def steps(rows: tuple[np.ndarray, ...], left: int) -> Any:
             if self.under_xla is not False:  # one gather, outside of the program of XLA
-                batches = gather(self._placed(reading.batches), *rows)
+                batches = gather(self._place(reading.batches), *rows)
                 return self._learn(functions, batches, len(rows[0]), left)
             if self.known not in self._by_index:
                 self._by_index[self.known] = StepsByIndex(functions, self.note_graph)
@@ -290,11 +290,11 @@ class Execution:
 
         return reading.run(self.steps, steps)
 
-    def _placed(self, batches: IndexedBatches) -> Any:
-        """The columns of examples where steps under XLA take them from."""
-        if self._columns is None or self._columns[0] is not batches:
-            self._columns = batches, _on_device(batches.tensors)
-        return self._columns[1]
+    def _place(self, batches: IndexedBatches) -> Any:
+        """The examples where steps under XLA take them from."""
+        if self._placed_examples is None or self._placed_examples[0] is not batches:
+            self._placed_examples = batches, _on_device(batches.tensors)
+        return self._placed_examples[1]
 
     def _run_chunks(self, functions: StepFunctions, iterator: Any) -> Any:
         left, logs = self.steps, None

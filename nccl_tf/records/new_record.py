@@ -7,7 +7,7 @@ import numpy as np
 
 from nccl_tf.extensions.plugins import plugin_hashes
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.provenance import versions
 from nccl_tf.records.record import SCHEMA_VERSION, Record
 from nccl_tf.records.settings import Settings
@@ -22,7 +22,7 @@ from nccl_tf.records.summary import (
 
 def make_record(
     settings: Settings,
-    options: Options,
+    options: RunOptions,
     seed: int,
     *,
     matrix: np.ndarray,

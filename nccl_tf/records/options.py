@@ -36,7 +36,7 @@ class NamedSource(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """Where a run reads and writes, and which seeds are run: each field is a flag of the command.
 
     Args:
@@ -231,7 +231,7 @@ class Options:
     source: NamedSource | None = None
 
 
-OPTIONS = declared_settings(Options)
+RUN_OPTIONS = declared_settings(RunOptions)
 """The flags that do not change a run's results, by name."""
 
 OF_THE_COMMAND = ("seeds", "plugin", "output_dir", "overwrite", "workers", "progress")
@@ -245,7 +245,7 @@ def run_flags() -> tuple[Setting, ...]:
         *SETTINGS.values(),
         *MEMORY_SIZES.values(),
         *hyperparameter_flags(),
-        *OPTIONS.values(),
+        *RUN_OPTIONS.values(),
     )
 
 
@@ -262,7 +262,7 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def resolve_options(flag_values: Mapping[str, Any]) -> Options:
+def resolve_options(flag_values: Mapping[str, Any]) -> RunOptions:
     """Options from flag values by name; None or absent means the default.
 
     Raises:
@@ -271,8 +271,8 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
     """
     named = flag_values.get("dataset")
     columns = (flag_values.get(name) for name in NamedSource._fields[1:])
-    options = Options(
-        **{name: row.value(flag_values) for name, row in OPTIONS.items()},
+    options = RunOptions(
+        **{name: row.value(flag_values) for name, row in RUN_OPTIONS.items()},
         source=NamedSource(str(named), *columns) if scheme_of(named) else None,
     )
     if not options.seeds or min(options.seeds) < 0 or len(set(options.seeds)) < len(options.seeds):
@@ -287,7 +287,7 @@ def resolve_options(flag_values: Mapping[str, Any]) -> Options:
     return options
 
 
-def check_options(settings: Settings, options: Options) -> None:
+def check_options(settings: Settings, options: RunOptions) -> None:
     """Check that the options have a meaning for the settings.
 
     Raises:
@@ -299,7 +299,7 @@ def check_options(settings: Settings, options: Options) -> None:
     _check_diagnostics(settings, options)
 
 
-def _check_xla(settings: Settings, options: Options) -> None:
+def _check_xla(settings: Settings, options: RunOptions) -> None:
     without = {
         "distribute": (settings.distribute, "replicas run without XLA"),
         "augment": (
@@ -313,7 +313,7 @@ def _check_xla(settings: Settings, options: Options) -> None:
             )
 
 
-def _check_diagnostics(settings: Settings, options: Options) -> None:
+def _check_diagnostics(settings: Settings, options: RunOptions) -> None:
     if options.diagnostics == "off":
         return
     if settings.distribute is not None:

@@ -262,7 +262,7 @@ class LearnResult:
             write_file,
         )
         from nccl_tf.records.new_record import make_record
-        from nccl_tf.records.options import Options
+        from nccl_tf.records.options import RunOptions
         from nccl_tf.records.record import FILE_NAME, record_bytes
         from nccl_tf.records.settings import run_folder
 
@@ -284,8 +284,8 @@ class LearnResult:
             )
         averaged = None if self.averaged is None else self.averaged.matrix
         record = make_record(
-            self.run.settings, Options(), self.run.seed, matrix=self.matrix, initial=self.initial,
-            measured=self.run.measured, averaged=averaged,
+            self.run.settings, RunOptions(), self.run.seed, matrix=self.matrix,
+            initial=self.initial, measured=self.run.measured, averaged=averaged,
         )  # fmt: skip
         content = record_bytes(record)
         place = run_folder(self.run.settings, str(Path(folder).expanduser()), self.run.seed)

@@ -20,7 +20,7 @@ import keras
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.build import build_learner, build_stream
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.provenance import package_source
 
 FILE = Path(__file__).parent / "step_costs.json"
@@ -32,7 +32,7 @@ def seconds_of(method: str) -> float:
     """The least processor time of a step."""
     flags = {"method": method, "dataset": "split_digits", "head": "single", "batch_size": 10}
     settings = resolve({**flags, "max_tasks": 2, "epochs": 1})
-    stream = build_stream(settings, Options(), seed=0)
+    stream = build_stream(settings, RunOptions(), seed=0)
     learner = build_learner(settings, stream, seed=0)
     learner.fit(stream[0].train_batches(10), task_id=0, verbose=0)
     batches = stream[1].train_batches(10, passes=PASSES)

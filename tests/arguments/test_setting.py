@@ -8,7 +8,7 @@ import pytest
 from nccl_tf.arguments.parameters import declared_settings, setting
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
-from nccl_tf.records.options import OPTIONS, Options, resolve_options
+from nccl_tf.records.options import RUN_OPTIONS, RunOptions, resolve_options
 from nccl_tf.records.settings import SETTINGS, Settings
 
 
@@ -47,14 +47,14 @@ def test_a_value_is_the_flag_or_a_default_and_is_checked():
 
 
 def test_options_are_flags_and_settings_are_flags_or_derived():
-    assert set(OPTIONS) == {field.name for field in fields(Options)} - {"source"}
+    assert set(RUN_OPTIONS) == {field.name for field in fields(RunOptions)} - {"source"}
     derived = {
         "memory", "memory_slots", "memory_capacity", "hyperparameters", "content", "keras",
     }  # fmt: skip
     assert set(SETTINGS) == {field.name for field in fields(Settings)} - derived
 
 
-NUMBERS = [row for row in {**SETTINGS, **OPTIONS}.values() if row.kind in ("int", "float")]
+NUMBERS = [row for row in {**SETTINGS, **RUN_OPTIONS}.values() if row.kind in ("int", "float")]
 
 
 def test_a_number_below_its_range_is_refused_with_its_flag():

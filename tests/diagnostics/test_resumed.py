@@ -7,13 +7,13 @@ from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import Interrupted
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from tests.experiment.run.test_resume import GIVEN, StopAfter
 
 
 def run(folder, method, looks=None, diagnostics="subset", **more):
     folder.mkdir(exist_ok=True)
-    options = Options(
+    options = RunOptions(
         record_every=7, steps_per_execution=3, checkpoint_every=1e9, diagnostics=diagnostics, **more
     )
     settings = resolve({**GIVEN, "method": method})

@@ -6,7 +6,7 @@ import numpy as np
 
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records.new_record import make_record
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.record import Record
 
 MEASURED = {
@@ -32,7 +32,7 @@ def record(values=None, seed=0, **given):
     given.setdefault("max_tasks", len(values))
     given.setdefault("num_tasks", max(10, len(values)))
     return make_record(
-        resolve(given), Options(), seed, matrix=values, initial=np.full(len(values), 0.1),
+        resolve(given), RunOptions(), seed, matrix=values, initial=np.full(len(values), 0.1),
         measured=MEASURED, averaged=averaged,
     )  # fmt: skip
 

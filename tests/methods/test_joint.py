@@ -9,7 +9,7 @@ from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import MultiTask
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
 from tests.tiny import TASK_CLASSES, tiny_batches, tiny_network
 
@@ -41,7 +41,7 @@ def batch_of(inputs):
 def test_joint_methods_fill_the_last_row_alone(method, tmp_path):
     """The rest is undefined."""
     settings = resolve({"method": method, "dataset": "split_digits", "max_tasks": 3})
-    record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
+    record = run_seed(settings, RunOptions(), 0, tmp_path, InterruptRequest())
     *others, last = record.accuracy_matrix
     assert others == [[None] * 3] * 2
     assert min(last) > 0.85

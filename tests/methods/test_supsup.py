@@ -15,7 +15,7 @@ from nccl_tf.experiment.run.build import build_network, build_stream
 from nccl_tf.methods.supsup.masks import top_mask
 from nccl_tf.methods.supsup.method import SupSup
 from nccl_tf.methods.supsup.task_inference import surest_task
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from tests.methods.hand import ALPHA, STREAM, WEIGHTS, gradient, network, one_step
 from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
 
@@ -192,7 +192,7 @@ def test_the_command_builds_superfluous_outputs_for_a_single_head_alone():
         ({"dataset": "split_digits", "head": "multi"}, 10),
     ):
         run = resolve(flags | more)
-        stream = build_stream(run, Options(), 0)
+        stream = build_stream(run, RunOptions(), 0)
         assert build_network(run, stream, 0).output_shape == (None, outputs)
     with pytest.raises(UserError, match="a multi-head masks all outputs"):
         resolve(flags | {"dataset": "split_digits", "head": "multi", "superfluous_outputs": 7})

@@ -12,7 +12,7 @@ from nccl_tf.commands._output import warn_skipped_records
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.missing import missing_runs
 from nccl_tf.experiment.launch.pool import finish
-from nccl_tf.records.options import OPTIONS, Options, resolve_options
+from nccl_tf.records.options import RUN_OPTIONS, RunOptions, resolve_options
 from nccl_tf.records.record import FILE_NAME
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(flag_values: Mapping[str, Any]) -> int:
 
 
 def _run_missing(
-    cells: "Sequence[Published]", flag_values: Mapping[str, Any], options: Options
+    cells: "Sequence[Published]", flag_values: Mapping[str, Any], options: RunOptions
 ) -> None:
     from nccl_tf.reports.records import Records
 
@@ -74,8 +74,8 @@ COMMAND = Command(
     "parity", "[--table=T9]", "beside the paper's numbers", run,
     first=("table", "method", "dataset", "json", "strict", "run_missing", "seeds",
            "output_dir"),
-    flags_of_runs=tuple(OPTIONS),
-    flags_with_run_missing={*OPTIONS, "ray_address"} - {"output_dir", "seeds", "plugin"},
+    flags_of_runs=tuple(RUN_OPTIONS),
+    flags_with_run_missing={*RUN_OPTIONS, "ray_address"} - {"output_dir", "seeds", "plugin"},
     flags=(
         Setting(
             "table", "text", topic=OUTPUT, default_doc="all",

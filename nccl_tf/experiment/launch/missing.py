@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nccl_tf.experiment.run.train import Run
-from nccl_tf.records.options import OPTIONS, Options
+from nccl_tf.records.options import RUN_OPTIONS, RunOptions
 from nccl_tf.records.record import Record
 
 
@@ -14,13 +14,13 @@ def flags_of_how(flag_values: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         flag_values: All of the command's, by name.
     """
-    return {name: flag_values[name] for name in OPTIONS} | {"seeds": None}
+    return {name: flag_values[name] for name in RUN_OPTIONS} | {"seeds": None}
 
 
 def missing_runs(
     wanted: Iterable[tuple[Mapping[str, Any], Sequence[int]]],
     flag_values: Mapping[str, Any],
-    options: Options,
+    options: RunOptions,
     records: Iterable[Record],
 ) -> list[Run]:
     """The runs without a record, those of equal settings once; with `--overwrite` every run.

@@ -15,7 +15,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.run_file import check_run_plugins, given_flags
 from nccl_tf.experiment.run.train import Run
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.options import OPTIONS, Options, as_arguments
+from nccl_tf.records.options import RUN_OPTIONS, RunOptions, as_arguments
 from nccl_tf.records.record import Record, read_result
 from nccl_tf.records.spread import spread
 
@@ -24,7 +24,7 @@ FOLDER = "sweep"
 
 _ALPHA_L = 0.9
 # What says how a sweep is run, and is no setting of its winner.
-_HOW = (*OPTIONS, "sweep", "tasks", "ray_address")
+_HOW = (*RUN_OPTIONS, "sweep", "tasks", "ray_address")
 
 
 class GridPoint(NamedTuple):
@@ -65,7 +65,7 @@ class RankedPoint(NamedTuple):
         return np.array([record.average_accuracy for record in self.records], np.float64)
 
 
-def grid_points(flag_values: Mapping[str, Any], options: Options) -> list[GridPoint]:
+def grid_points(flag_values: Mapping[str, Any], options: RunOptions) -> list[GridPoint]:
     """Every point of the grid, each with all seeds.
 
     NCCL's L is lowered to 0.9/alpha where alpha L would reach 1.
@@ -106,7 +106,7 @@ def earlier_points(
     points: Sequence[GridPoint],
     records: Mapping[Path, Record],
     flag_values: Mapping[str, Any],
-    options: Options,
+    options: RunOptions,
 ) -> list[RankedPoint]:
     """Points of earlier grids over the same flags, with all else equal, that have every seed.
 
@@ -161,7 +161,7 @@ def _order(ranked: RankedPoint) -> tuple[bool, float, float]:
     return (False, -accuracy.mean, accuracy.std)
 
 
-def winner_name(flag_values: Mapping[str, Any], options: Options) -> str:
+def winner_name(flag_values: Mapping[str, Any], options: RunOptions) -> str:
     """Name of the winner's flagfile: one for each choice of swept flags, other flags and seeds."""
     names = sorted(sweep.name for sweep in flag_values["sweep"])
     others = {n: v for n, v in flag_values.items() if n not in (*_HOW, *names)}
@@ -208,15 +208,15 @@ def _with_possible_smoothness(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _make_point(
-    swept: Mapping[str, Any], flag_values: Mapping[str, Any], options: Options
+    swept: Mapping[str, Any], flag_values: Mapping[str, Any], options: RunOptions
 ) -> GridPoint:
     settings = {name: value for name, value in flag_values.items() if name not in _HOW}
-    how = {**{name: flag_values[name] for name in OPTIONS}, "seeds": None}
+    how = {**{name: flag_values[name] for name in RUN_OPTIONS}, "seeds": None}
     how |= {"tasks": "tuning", "output_dir": str(Path(options.output_dir) / FOLDER)}
     flags = _with_possible_smoothness({**settings, **swept})
     return GridPoint(swept, flags, _make_runs({**flags, **how}, options))
 
 
-def _make_runs(flag_values: Mapping[str, Any], options: Options) -> tuple[Run, ...]:
+def _make_runs(flag_values: Mapping[str, Any], options: RunOptions) -> tuple[Run, ...]:
     below = dataclasses.replace(options, output_dir=flag_values["output_dir"])
     return tuple(Run.from_flags(flag_values, below, seed) for seed in options.seeds)

@@ -19,7 +19,7 @@ from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.task_schedule import TaskSchedule
 from nccl_tf.methods.create import make_learner, make_memory
 from nccl_tf.methods.registry import get_method
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.settings import Settings
 from nccl_tf.streams import Stream, load_stream
 
@@ -27,7 +27,7 @@ REFERENCE_STEPS = 1000
 """Steps of a task for which --schedule=inverse_sqrt leaves the rate as it is."""
 
 
-def build_stream(settings: Settings, options: Options, seed: int) -> Stream:
+def build_stream(settings: Settings, options: RunOptions, seed: int) -> Stream:
     """The stream of tasks; it depends on the settings and the seed, not on the method.
 
     Raises:

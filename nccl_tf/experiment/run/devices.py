@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.learner.devices import check_divides
 from nccl_tf.machine import count_cores, threads_of_environment
 from nccl_tf.records import compile_cache
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 from nccl_tf.records.settings import Settings
 
@@ -20,7 +20,7 @@ def use_device(name: str) -> None:
     """Show TensorFlow the chosen processors only, and let it take GPU memory as it needs it.
 
     Args:
-        name: As `Options.device`.
+        name: As `RunOptions.device`.
 
     Raises:
         UserError: There is no such GPU, or TensorFlow runs already with other processors.
@@ -78,7 +78,7 @@ def use_threads(asked: int | None, default: int) -> None:
     than handing them from thread to thread.
 
     Args:
-        asked: As `Options.threads`; None leaves a TensorFlow that runs already as it is.
+        asked: As `RunOptions.threads`; None leaves a TensorFlow that runs already as it is.
         default: What holds without it.
 
     Raises:
@@ -102,7 +102,7 @@ def use_kept_programs(folder: str | None) -> None:
     """Use programs that earlier runs compiled, and keep new ones.
 
     Args:
-        folder: As `Options.compile_cache`; None leaves a TensorFlow that runs already as it is.
+        folder: As `RunOptions.compile_cache`; None leaves a TensorFlow that runs already as it is.
 
     Raises:
         UserError: A folder is given, and TensorFlow runs already without it.
@@ -116,7 +116,7 @@ def use_kept_programs(folder: str | None) -> None:
             raise
 
 
-def use_xla(settings: Settings, options: Options) -> bool | None:
+def use_xla(settings: Settings, options: RunOptions) -> bool | None:
     """Whether XLA compiles the steps: True, False, or None for the rule of the learner.
 
     Args:

@@ -10,7 +10,7 @@ from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.extensions.plugins import check_plugins, plugin_hashes
 from nccl_tf.records.files import write_file
-from nccl_tf.records.options import OPTIONS, resolve_options
+from nccl_tf.records.options import RUN_OPTIONS, resolve_options
 from nccl_tf.records.settings import Settings, flattened
 from nccl_tf.regular_files import read_regular
 
@@ -73,8 +73,8 @@ def _as_parsed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Flag values of a file as the parser gives them."""
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
     # Earlier runs have true and false of a switch that takes a third value now.
-    for name in OPTIONS.keys() & values.keys():
-        if OPTIONS[name].kind == "choice" and isinstance(values[name], bool):
+    for name in RUN_OPTIONS.keys() & values.keys():
+        if RUN_OPTIONS[name].kind == "choice" and isinstance(values[name], bool):
             values[name] = str(values[name]).lower()
     return values
 

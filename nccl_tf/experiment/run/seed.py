@@ -36,7 +36,7 @@ from nccl_tf.methods.registry import get_method
 from nccl_tf.records.checkpoints import CheckpointStore, arrays_sha256
 from nccl_tf.records.files import remove_left_over
 from nccl_tf.records.new_record import make_record
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import CHECKPOINTS, FILE_NAME, MODEL_NAME, Record
 from nccl_tf.records.settings import Settings
@@ -50,7 +50,7 @@ from nccl_tf.streams.task import Task, bytes_of_examples, training_parts
 
 def run_seed(
     settings: Settings,
-    options: Options,
+    options: RunOptions,
     seed: int,
     folder: Path,
     request: InterruptRequest,
@@ -208,7 +208,7 @@ class _TaskRates(SessionCallback):
 
 
 def _diagnostics(
-    settings: Settings, options: Options, stream: Stream, seed: int, events: Path
+    settings: Settings, options: RunOptions, stream: Stream, seed: int, events: Path
 ) -> ForgettingDiagnostics | None:
     if options.diagnostics == "off":
         return None

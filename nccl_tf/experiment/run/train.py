@@ -15,7 +15,7 @@ from nccl_tf.experiment.run.signals import InterruptRequest, interrupt_requests
 from nccl_tf.machine import count_cores, threads_of_environment
 from nccl_tf.quiet_start import quiet_start
 from nccl_tf.records.files import check_no_links, lock_folder, remove_left_over
-from nccl_tf.records.options import Options, check_options
+from nccl_tf.records.options import RunOptions, check_options
 from nccl_tf.records.record import (
     CHECKPOINTS,
     FILE_NAME,
@@ -42,13 +42,13 @@ class Run(NamedTuple):
     """
 
     settings: Settings
-    options: Options
+    options: RunOptions
     seed: int
     folder: Path
     flag_values: Mapping[str, Any]
 
     @classmethod
-    def from_flags(cls, flag_values: Mapping[str, Any], options: Options, seed: int) -> "Run":
+    def from_flags(cls, flag_values: Mapping[str, Any], options: RunOptions, seed: int) -> "Run":
         """The run of flag values in its own folder below the output folder.
 
         Raises:

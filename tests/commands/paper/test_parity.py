@@ -22,7 +22,7 @@ from nccl_tf.commands.paper.variants import variants
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.records.new_record import make_record
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from tests.experiment import sample
 from tests.experiment.sample import MEASURED
 
@@ -34,7 +34,7 @@ def record(cell, seed, accuracy, forgetting=0.0, seconds=1.0, **changes):
     matrix[np.triu_indices(len(matrix), 2)] = np.nan
     matrix[-1] = accuracy
     return make_record(
-        settings, Options(), seed, matrix=matrix, initial=np.zeros(len(matrix)),
+        settings, RunOptions(), seed, matrix=matrix, initial=np.zeros(len(matrix)),
         measured={**MEASURED, "train_seconds": seconds},
     )  # fmt: skip
 

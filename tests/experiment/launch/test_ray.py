@@ -17,7 +17,7 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.launch.ray import _gather, run_on_ray
 from nccl_tf.experiment.run.train import Run
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.record import FILE_NAME
 from tests.experiment.launch.test_sweep import whole_checkpoints
 
@@ -86,7 +86,7 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(head, tmp_path):
 
 @pytest.mark.skipif(HAS_RAY, reason="the package ray is installed")
 def test_without_the_package(tmp_path):
-    run = Run.from_flags(SMALL, Options(output_dir=str(tmp_path)), 0)
+    run = Run.from_flags(SMALL, RunOptions(output_dir=str(tmp_path)), 0)
     with pytest.raises(UserError, match="pip install ray"):
         run_on_ray([run], "auto", print)
 
@@ -94,7 +94,7 @@ def test_without_the_package(tmp_path):
 @pytest.mark.skipif(not HAS_RAY, reason="the package ray is not installed")
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:x"])
 def test_no_cluster_at_the_address(tmp_path, address):
-    run = Run.from_flags(SMALL, Options(output_dir=str(tmp_path)), 0)
+    run = Run.from_flags(SMALL, RunOptions(output_dir=str(tmp_path)), 0)
     with pytest.raises(UserError, match="no Ray cluster answers"):
         run_on_ray([run], address, print)
 
@@ -122,7 +122,7 @@ class Cluster:
 
 
 def test_records_come_back_from_machines_that_share_no_folder(tmp_path):
-    runs = [Run.from_flags(SMALL, Options(output_dir=str(tmp_path)), seed) for seed in range(3)]
+    runs = [Run.from_flags(SMALL, RunOptions(output_dir=str(tmp_path)), seed) for seed in range(3)]
     outcomes = [("finished", b"{}"), ("failed", b"it diverged"), RuntimeError("workers died")]
     failed = _gather(Cluster(outcomes), runs, print)
     assert [(run.folder / FILE_NAME).exists() for run in runs] == [True, False, False]

@@ -6,7 +6,7 @@ import tensorflow as tf
 from nccl_tf.errors import UserError
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.devices import use_device, use_precision, use_xla
-from nccl_tf.records.options import Options, resolve_options
+from nccl_tf.records.options import RunOptions, resolve_options
 from nccl_tf.records.provenance import computes_in_tensorfloat32, describe_devices
 
 
@@ -99,13 +99,13 @@ def test_xla_is_left_out_where_it_cannot_do_what_is_asked(monkeypatch, given, on
     settings = resolve(given)
     for count, expected in enumerate((on_processor, on_gpu)):
         Config(monkeypatch, count=count)
-        assert use_xla(settings, Options()) is expected
-        assert use_xla(settings, Options(jit_compile="false")) is False
+        assert use_xla(settings, RunOptions()) is expected
+        assert use_xla(settings, RunOptions(jit_compile="false")) is False
         if count and settings.deterministic:
             with pytest.raises(UserError, match="--jit_compile=true with --deterministic on a GPU"):
-                use_xla(settings, Options(jit_compile="true"))
+                use_xla(settings, RunOptions(jit_compile="true"))
         else:
-            assert use_xla(settings, Options(jit_compile="true")) is True
+            assert use_xla(settings, RunOptions(jit_compile="true")) is True
 
 
 def test_a_choice_that_comes_too_late_is_told(monkeypatch):

@@ -8,7 +8,7 @@ from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.seed import run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.records import record as records
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.reports.figures.run import accuracy_over_time, save_figures
 from nccl_tf.reports.figures.stream import accuracy_over_tasks, settings_lines
 from nccl_tf.reports.record_lines import as_line, publish, read_lines
@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
         for evaluate in ("all", *FEWER):
             folder = tmp_path_factory.mktemp("run")
             settings = resolve({**TINY, "evaluate": evaluate})
-            result[evaluate] = run_seed(settings, Options(), 0, folder, InterruptRequest())
+            result[evaluate] = run_seed(settings, RunOptions(), 0, folder, InterruptRequest())
     return result
 
 

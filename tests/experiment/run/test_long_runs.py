@@ -10,7 +10,7 @@ import gc, pathlib, sys
 import psutil
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.experiment.run.signals import InterruptRequest
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.experiment.run.seed import run_seed
 
@@ -30,7 +30,9 @@ def after_and_measure(self, i, between):
         print("measured", resident, self._learner.execution.traces, evaluations)
 
 Evaluation.evaluate_after = after_and_measure
-run_seed(resolve(given), Options(checkpoint_every=1e9), 0, pathlib.Path(folder), InterruptRequest())
+run_seed(
+    resolve(given), RunOptions(checkpoint_every=1e9), 0, pathlib.Path(folder), InterruptRequest()
+)
 """
 
 

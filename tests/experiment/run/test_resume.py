@@ -18,7 +18,7 @@ from nccl_tf.experiment.run.run_file import given_flags, settings_to_resume, wri
 from nccl_tf.experiment.run.signals import Interrupted, InterruptRequest
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.checkpoints import variables_to_arrays
-from nccl_tf.records.options import Options
+from nccl_tf.records.options import RunOptions
 from nccl_tf.records.record import checked_record
 from tests.tiny import renewed, scalars
 
@@ -60,7 +60,7 @@ def run(
     folder.mkdir(exist_ok=True)
     given = {"record_every": 7, "steps_per_execution": 3, "checkpoint_every": 1e9, **options}
     settings = resolve({**GIVEN, "method": method, **dict(more)})
-    options, request = Options(**given), StopAfter(looks)
+    options, request = RunOptions(**given), StopAfter(looks)
     return seed_of_run.run_seed(settings, options, seed, folder, request, console).as_json()
 
 

@@ -13,7 +13,7 @@ from nccl_tf.experiment.run.seed import examples_sha256, run_seed
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.methods.finetune import Finetune
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records.options import Options, resolve_options
+from nccl_tf.records.options import RunOptions, resolve_options
 from nccl_tf.records.provenance import package_source
 from nccl_tf.records.record import checked_record
 from nccl_tf.records.settings import run_folder
@@ -38,7 +38,7 @@ def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Finetune, "begin_task", spy)
     settings = resolve({"method": "finetune", **TINY, **rates})
-    record = run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
+    record = run_seed(settings, RunOptions(), 0, tmp_path, InterruptRequest())
     assert rates_seen == record.learning_rates == expected
     # Few steps, which are to be seen one by one.
     assert record.options["record_every"] == 1
@@ -64,7 +64,7 @@ def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
 def test_an_argument_that_keras_refuses_is_named(tmp_path):
     settings = resolve({**TINY, "optimizer_arguments": ("clipnorm:1", "clipvalue:1")})
     with pytest.raises(UserError, match="SGD refuses"):
-        run_seed(settings, Options(), 0, tmp_path, InterruptRequest())
+        run_seed(settings, RunOptions(), 0, tmp_path, InterruptRequest())
 
 
 def test_every_rate_of_a_bounded_method_is_checked():
