@@ -192,7 +192,7 @@ MUTANTS = {
         "tests/methods/test_si.py",
     ),
     "MAS: signs of examples cancel": Mutant(
-        "return [tf.abs(g) for g in Stateless", "return [g for g in Stateless",
+        "return [tf.abs(g) for g in stateless", "return [g for g in stateless",
         "tests/methods/test_mas.py",
     ),
     "LwF: no temperature for the old outputs": Mutant(

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.batch import Batch
+from nccl_tf.diagnostics.full_gradient import FullGradient
 from nccl_tf.diagnostics.gamma import GammaSum
 from nccl_tf.diagnostics.task_end import TaskEnd
 from nccl_tf.errors import UserError, check_tensorboard, checked_name, checked_seed
@@ -120,8 +121,15 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
             )  # fmt: skip
             every = 1 if self.extent == "full" else GAMMA_EVERY
             self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
+
+
+            def losses(batch: Batch) -> tf.Tensor:
+                return model.example_loss.of(model.forward(batch, training=False).masked, batch)
+
             inputs = tf.TensorSpec((None, *first.shape[1:]), first.dtype)
-            self._task_end = TaskEnd(model, self._gamma, self._examples, inputs, self._batches)
+            full = FullGradient(model.trainable_variables, losses, inputs)
+            drawn = getattr(model, "memory_batch_size", self._batches[0])
+            self._task_end = TaskEnd(self._gamma, full, self._examples, (drawn, self._batches[1]))
         if model.option(ForgettingDiagnostics) is not self:
             check_holds_no_state(model.network, type(self).__name__)
             model.add_option(self)

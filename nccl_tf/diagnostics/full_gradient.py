@@ -1,4 +1,4 @@
-"""Loss and gradient over many examples at a learner's weights, without any side effect."""
+"""Loss and gradient over many examples at the weights of now, without any side effect."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from nccl_tf.batch import Batch
 from nccl_tf.keras_private import graph
-from nccl_tf.learner.learner import Learner
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory.overfitting import Vector
 from nccl_tf.variables import values_of
@@ -54,16 +53,21 @@ NOTHING = LossSum(0.0, np.zeros(()), 0)
 
 
 class FullGradient:
-    """The training loss of a learner, with the moving averages of batch normalisation.
+    """The sum of losses over examples, and its gradient by some variables.
 
     Args:
-        learner: The learner.
+        variables: Those that are trained.
+        losses: From a batch to the loss of each example, [n], which depends on the variables.
         inputs: Shape and dtype of the inputs, the number of them left open.
     """
 
-    def __init__(self, learner: Learner, inputs: tf.TensorSpec):
-        self._learner = learner
-        variables = learner.trainable_variables
+    def __init__(
+        self,
+        variables: Sequence[keras.Variable],
+        losses: Callable[[Batch], tf.Tensor],
+        inputs: tf.TensorSpec,
+    ):
+        self._variables, self._losses_of = list(variables), losses
         numbers = tf.TensorSpec((None,), tf.int32)
         weights = [tf.TensorSpec(v.shape, v.dtype) for v in variables]
         self._sums = _graph(self._sums_of, inputs, numbers, numbers)
@@ -84,7 +88,7 @@ class FullGradient:
 
     def loss_after(self, step: Vector, examples: Examples, task_id: int) -> float:
         """Sum of the losses at weights that are a step [d] away."""
-        weights = values_of(self._learner.trainable_variables)
+        weights = values_of(self._variables)
         cuts = np.cumsum([int(np.prod(w.shape)) for w in weights])[:-1]
         there = [
             w + tf.constant(part.reshape(w.shape), w.dtype)
@@ -96,7 +100,7 @@ class FullGradient:
     def _sums_of(
         self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        variables = [v.value for v in self._learner.trainable_variables]
+        variables = [v.value for v in self._variables]
         with tf.GradientTape() as tape:
             loss = self._sum(inputs, labels, tasks)
         gradients = tape.gradient(
@@ -107,14 +111,13 @@ class FullGradient:
     def _sum_at(
         self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor, weights: list[tf.Tensor]
     ) -> tf.Tensor:
-        pairs = zip(self._learner.trainable_variables, weights, strict=True)
+        pairs = zip(self._variables, weights, strict=True)
         with keras.StatelessScope(state_mapping=list(pairs)):
             return self._sum(inputs, labels, tasks)
 
     def _sum(self, inputs: tf.Tensor, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         batch = Batch(inputs, labels, tasks, tf.ones(tf.shape(labels)))
-        logits = self._learner.forward(batch, training=False).masked
-        return tf.reduce_sum(self._learner.example_loss.of(logits, batch))
+        return tf.reduce_sum(self._losses_of(batch))
 
 
 def _graph(function: Callable[..., Any], *signature: Any) -> Any:

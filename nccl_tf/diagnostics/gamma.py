@@ -9,11 +9,12 @@ import tensorflow as tf
 import nccl_tf.gradients as gradients
 import nccl_tf.step_sizes as step_sizes
 from nccl_tf.batch import Batch
-from nccl_tf.diagnostics.memory_draws import draw_memory
+from nccl_tf.diagnostics.memory_draws import StepRule, draw_memory
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import TwoGradientLearner
+from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.ring import RingMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.step_sizes import StepSizes
@@ -74,6 +75,11 @@ class GammaSum:
         """Its state, for a checkpoint."""
         return [self.sums, self.alpha, *(self.shadow.variables if self.shadow else ())]
 
+    @property
+    def memory(self) -> Memory:
+        """The memory whose examples stand for those of earlier tasks: the shadow, or its own."""
+        return self.shadow or self._learner.memory
+
     def totals(self) -> dict[str, float]:
         """The sums so far by name."""
         return dict(zip(SUMS, map(float, self.sums.numpy()), strict=True))
@@ -94,6 +100,28 @@ class GammaSum:
         memory, stream = (tf.cast(count, alpha.dtype) for count in examples)
         both = memory + stream
         return step_sizes.joint(lambda_, alpha, memory / both, stream / both)
+
+    def rule(self, batches: tuple[int, int]) -> StepRule:
+        """How the learner steps at the weights and the rate of its last step.
+
+        Args:
+            batches: |I| and |J|.
+        """
+        alpha = tf.convert_to_tensor(self.alpha.value)
+        forms_both = self.form == "two_gradients"
+
+        def sizes(*scalars: float) -> tuple[float, float, bool]:
+            *products, memory_loss, loss = (tf.constant(value, alpha.dtype) for value in scalars)
+            if forms_both:
+                losses = {"loss": loss, "memory_loss": memory_loss}
+                step = self._learner.step_sizes(gradients.Products(*products), losses, alpha)
+            else:
+                step = self.step_sizes((*products, alpha), batches)
+            return float(step.alpha_h), float(step.beta_h), bool(step.interference)
+
+        smoothness = (self._learner if forms_both else self).smoothness
+        projects = forms_both and self._learner.projects
+        return StepRule(sizes, float(alpha), float(smoothness), projects)
 
     def before_step(self, batch: Batch) -> tf.Tensor | None:
         """The terms that the step adds to the sums, except its count: float64 [sums].

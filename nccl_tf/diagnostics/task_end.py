@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from nccl_tf.diagnostics.full_gradient import (
     NOTHING,
@@ -18,8 +17,6 @@ from nccl_tf.diagnostics.memory_draws import (
     StepRule,
     draw_step,
 )
-from nccl_tf.gradients import Products
-from nccl_tf.learner.learner import Learner
 from nccl_tf.streams.arrays import Examples
 from nccl_tf.theory import bounds
 from nccl_tf.theory.overfitting import inner_product
@@ -31,24 +28,21 @@ class TaskEnd:
     """Measures a learner between steps.
 
     Args:
-        learner: The learner.
-        gamma: Its sums, which say in which form its steps are booked.
+        gamma: Its sums, which say how its steps are booked and what memory they read.
+        gradient: Of its training loss, with the moving averages of batch normalisation.
         examples: Task id -> the training examples that gradients are taken over.
-        inputs: Shape and dtype of their inputs, the number of them left open.
-        batches: |I| of learners that draw none, and |J|.
+        batches: |I| and |J|.
     """
 
     def __init__(
         self,
-        learner: Learner,
         gamma: GammaSum,
+        gradient: FullGradient,
         examples: Callable[[int], Examples],
-        inputs: tf.TensorSpec,
         batches: tuple[int, int],
     ):
-        self._learner, self._gamma, self._examples = learner, gamma, examples
-        self._gradient = FullGradient(learner, inputs)
-        self._batches = getattr(learner, "memory_batch_size", batches[0]), batches[1]
+        self._gamma, self._gradient, self._examples = gamma, gradient, examples
+        self._batches = batches
 
     def row(
         self,
@@ -70,7 +64,7 @@ class TaskEnd:
         sums = {task: self._gradient.sums(self._examples(task), task) for task in ended}
         previous = sum(sums.values(), NOTHING)
         sums[task_id] = self._gradient.sums(self._examples(task_id), task_id)
-        rule = self._rule()
+        rule = self._gamma.rule(self._batches)
         draws: list[Draw] = []
         bound = None
         if ended:
@@ -100,7 +94,7 @@ class TaskEnd:
         full: LossSum,
         rule: StepRule,
     ) -> list[Draw]:
-        memory = self._gamma.shadow if self._gamma.shadow else self._learner.memory
+        memory = self._gamma.memory
         slots = getattr(memory, "slots_per_class", None)
         sizes = {"slots_per_class": slots, "capacity": memory.capacity}
         current = task_id, self._examples(task_id)
@@ -120,23 +114,6 @@ class TaskEnd:
         arrays: Any = [np.array([value]) for value in scalars]
         arrays += [rule.smoothness, draw.error_squared]
         return float(bounds.step_bound(*arrays)[0])
-
-    def _rule(self) -> StepRule:
-        alpha = tf.convert_to_tensor(self._gamma.alpha.value)
-        forms_both = self._gamma.form == "two_gradients"
-        smoothness = (self._learner if forms_both else self._gamma).smoothness
-
-        def sizes(*scalars: float) -> tuple[float, float, bool]:
-            *products, memory_loss, loss = (tf.constant(value, alpha.dtype) for value in scalars)
-            if forms_both:
-                losses = {"loss": loss, "memory_loss": memory_loss}
-                step = self._learner.step_sizes(Products(*products), losses, alpha)
-            else:
-                step = self._gamma.step_sizes((*products, alpha), self._batches)
-            return float(step.alpha_h), float(step.beta_h), bool(step.interference)
-
-        projects = forms_both and self._learner.projects
-        return StepRule(sizes, float(alpha), float(smoothness), projects)
 
 
 def _norm_and_loss(sums: LossSum) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Losses, gradients and SGD steps at any weights, without side effects."""
+"""Losses, gradients and SGD steps of a learner at any weights, without side effects."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -35,153 +35,149 @@ class AtWeights(NamedTuple):
     state: list[tf.Tensor]
 
 
-class Stateless:
-    """Losses, gradients and SGD steps of a learner at any weights, without side effects.
+def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tensor]:
+    """The weights theta_v = theta - alpha g_J after a plain SGD step on a batch.
+
+    Nothing is touched: neither weights, nor batch-norm statistics, nor the draws of dropout.
 
     Args:
-        learner: Gives network, masks, losses, loss scale and learning rate.
+        learner: Whose network, masks, losses, loss scale and rate they are.
+        batch: The stream batch J.
+        training: Whether batch normalisation takes the statistics of the batch.
+
+    Returns:
+        A tensor per trainable variable of the learner's network, in their order.
+    """
+    weights = values_of(learner.network.trainable_variables)
+    gradients = gradient(learner, weights, batch, training).gradients
+    return sgd_update(weights, gradients, learner.optimizer.learning_rate)
+
+
+def gradient(
+    learner: Learner,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    loss_of: LossOf | None = None,
+    state: list[tf.Tensor] | None = None,
+) -> AtWeights:
+    """Gradient, loss and logits of a batch at given weights, with no side effect.
+
+    Args:
+        learner: Whose network, masks, losses, loss scale and rate they are.
+        weights: A tensor per trainable variable of the network.
+        batch: Examples.
+        training: Whether batch normalisation takes the statistics of the batch.
+        loss_of: None for the learner's `stream_loss`.
+        state: The values of the network's non-trainable variables, in their order; None for
+            those that they have.
+    """
+    loss_of = loss_of or learner.stream_loss
+
+    def loss_at() -> tuple[tf.Tensor, Any]:
+        logits, after, losses = _call(learner, weights, batch, training, state)
+        loss = loss_of(logits, batch)
+        return tf.add_n([loss, *map(at_least_float32, losses)]), (loss, logits, after)
+
+    gradients, more = learner.gradient(loss_at, at=weights)
+    return AtWeights(gradients, *more)
+
+
+def losses(learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:
+    """The loss of each example of a memory batch at given weights, [n], with no side effect.
+
+    Args:
+        learner: Whose network, masks, losses, loss scale and rate they are.
+        weights: A tensor per trainable variable of the network.
+        batch: Memory examples.
+        training: Whether batch normalisation takes the statistics of the batch.
+    """
+    return learner.memory_losses(_call(learner, weights, batch, training)[0], batch)
+
+
+def _call(
+    learner: Learner,
+    weights: list[tf.Tensor],
+    batch: Batch,
+    training: bool,
+    state: list[tf.Tensor] | None = None,
+) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
+    before = (
+        values_of(learner.network.non_trainable_variables) if state is None else state
+    )
+    logits, after, losses = learner.network.stateless_call(
+        weights, before, batch.inputs, training=training, return_losses=True
+    )
+    return Logits(logits, learner.masked(logits, batch)), after, losses
+
+
+def map_groups(
+    learner: Learner, batch: Batch, size: int, take: Callable[[list[tf.Tensor]], Any], form: Any
+) -> Any:
+    """Map the gradient of each group of a batch; groups of 1 are its examples.
+
+    The gradient is that of the group's mean loss with fixed batch-norm statistics. Only one
+    group's gradient is held at a time, so it costs no memory to take few numbers of many
+    gradients.
+
+    Args:
+        learner: Whose network, masks, losses, loss scale and rate they are.
+        batch: Examples; their number is a multiple of `size`.
+        size: Examples in a group, those of weight 0 included.
+        take: Gets a tensor per trainable variable.
+        form: `tf.TensorSpec`s in the structure of the results of `take`.
+
+    Returns:
+        The results of `take`, stacked: a first axis of length n/size in front.
     """
 
-    def __init__(self, learner: Learner):
-        self._learner = learner
+    def one(group: Batch) -> Any:
+        def loss() -> tf.Tensor:
+            return learner.stream_loss(
+                learner.forward(group, training=False), group
+            )
 
-    def current_weights(self) -> list[tf.Tensor]:
-        """The values of the network's trainable variables, in the form of `virtual_step`."""
-        return values_of(self._learner.network.trainable_variables)
+        return take(finite_gradients(learner, loss)[0])
 
-    def virtual_step(self, batch: Batch, training: bool) -> list[tf.Tensor]:
-        """The weights theta_v = theta - alpha g_J after a plain SGD step on a batch.
+    groups = batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
+    return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)
 
-        Nothing is touched: neither weights, nor batch-norm statistics, nor the draws of dropout.
 
-        Args:
-            batch: The stream batch J.
-            training: Whether batch normalisation takes the statistics of the batch.
+def finite_gradients(
+    learner: Learner, loss_of: Callable[[], tf.Tensor]
+) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """A loss and its gradients by the trainable variables, at a scale that overflows none.
 
-        Returns:
-            A tensor per trainable variable of the learner's network, in their order.
-        """
-        weights = self.current_weights()
-        gradients = self.gradient(weights, batch, training).gradients
-        return sgd_update(weights, gradients, self._learner.optimizer.learning_rate)
+    A training step that overflows under mixed_float16 is skipped, and the next has half the
+    scale. A measurement beside the steps has no next time: the scale is halved here, down to 1.
 
-    def gradient(
-        self,
-        weights: list[tf.Tensor],
-        batch: Batch,
-        training: bool,
-        loss_of: LossOf | None = None,
-        state: list[tf.Tensor] | None = None,
-    ) -> AtWeights:
-        """Gradient, loss and logits of a batch at given weights, with no side effect.
+    Args:
+        learner: Whose network, masks, losses, loss scale and rate they are.
+        loss_of: Gives the loss, a scalar of float32 or more.
 
-        Args:
-            weights: A tensor per trainable variable of the network.
-            batch: Examples.
-            training: Whether batch normalisation takes the statistics of the batch.
-            loss_of: None for the learner's `stream_loss`.
-            state: The values of the network's non-trainable variables, in their order; None for
-                those that they have.
-        """
-        loss_of = loss_of or self._learner.stream_loss
+    Returns:
+        A tensor per variable, with the scale undone, and the loss.
+    """
 
-        def loss_at() -> tuple[tf.Tensor, Any]:
-            logits, after, losses = self._call(weights, batch, training, state)
-            loss = loss_of(logits, batch)
-            return tf.add_n([loss, *map(at_least_float32, losses)]), (loss, logits, after)
+    def at(scale: tf.Tensor | None) -> tuple[list[tf.Tensor], tf.Tensor]:
+        def loss() -> tuple[tf.Tensor, tf.Tensor]:
+            value = loss_of()
+            return value, value
 
-        gradients, more = self._learner.gradient(loss_at, at=weights)
-        return AtWeights(gradients, *more)
+        return learner.gradient(loss, scale=scale)
 
-    def losses(self, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:
-        """The loss of each example of a memory batch at given weights, [n], with no side effect.
+    largest = loss_scale(learner.optimizer)
+    if largest is None:
+        return at(None)
 
-        Args:
-            weights: A tensor per trainable variable of the network.
-            batch: Memory examples.
-            training: Whether batch normalisation takes the statistics of the batch.
-        """
-        return self._learner.memory_losses(self._call(weights, batch, training)[0], batch)
+    def overflows(scale: tf.Tensor, found: tuple[list[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        return (scale > 1.0) & ~tf.math.is_finite(gradient_size(found[0]))
 
-    def _call(
-        self,
-        weights: list[tf.Tensor],
-        batch: Batch,
-        training: bool,
-        state: list[tf.Tensor] | None = None,
-    ) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
-        before = (
-            values_of(self._learner.network.non_trainable_variables) if state is None else state
-        )
-        logits, after, losses = self._learner.network.stateless_call(
-            weights, before, batch.inputs, training=training, return_losses=True
-        )
-        return Logits(logits, self._learner.masked(logits, batch)), after, losses
+    def halve(scale: tf.Tensor, _: Any) -> tuple[tf.Tensor, tuple[list[tf.Tensor], tf.Tensor]]:
+        return scale / 2.0, at(scale / 2.0)
 
-    def map_groups(
-        self, batch: Batch, size: int, take: Callable[[list[tf.Tensor]], Any], form: Any
-    ) -> Any:
-        """Map the gradient of each group of a batch; groups of 1 are its examples.
-
-        The gradient is that of the group's mean loss with fixed batch-norm statistics. Only one
-        group's gradient is held at a time, so it costs no memory to take few numbers of many
-        gradients.
-
-        Args:
-            batch: Examples; their number is a multiple of `size`.
-            size: Examples in a group, those of weight 0 included.
-            take: Gets a tensor per trainable variable.
-            form: `tf.TensorSpec`s in the structure of the results of `take`.
-
-        Returns:
-            The results of `take`, stacked: a first axis of length n/size in front.
-        """
-
-        def one(group: Batch) -> Any:
-            def loss() -> tf.Tensor:
-                return self._learner.stream_loss(
-                    self._learner.forward(group, training=False), group
-                )
-
-            return take(self.finite_gradients(loss)[0])
-
-        groups = batch.map(lambda part: tf.reshape(part, [-1, size, *part.shape[1:]]))
-        return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)
-
-    def finite_gradients(
-        self, loss_of: Callable[[], tf.Tensor]
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """A loss and its gradients by the trainable variables, at a scale that overflows none.
-
-        A training step that overflows under mixed_float16 is skipped, and the next has half the
-        scale. A measurement beside the steps has no next time: the scale is halved here, down to 1.
-
-        Args:
-            loss_of: Gives the loss, a scalar of float32 or more.
-
-        Returns:
-            A tensor per variable, with the scale undone, and the loss.
-        """
-
-        def at(scale: tf.Tensor | None) -> tuple[list[tf.Tensor], tf.Tensor]:
-            def loss() -> tuple[tf.Tensor, tf.Tensor]:
-                value = loss_of()
-                return value, value
-
-            return self._learner.gradient(loss, scale=scale)
-
-        largest = loss_scale(self._learner.optimizer)
-        if largest is None:
-            return at(None)
-
-        def overflows(scale: tf.Tensor, found: tuple[list[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-            return (scale > 1.0) & ~tf.math.is_finite(gradient_size(found[0]))
-
-        def halve(scale: tf.Tensor, _: Any) -> tuple[tf.Tensor, tuple[list[tf.Tensor], tf.Tensor]]:
-            return scale / 2.0, at(scale / 2.0)
-
-        first = tf.minimum(tf.cast(largest, tf.float32), LARGEST_SCALE)
-        return tf.while_loop(overflows, halve, (first, at(first)), parallel_iterations=1)[1]
+    first = tf.minimum(tf.cast(largest, tf.float32), LARGEST_SCALE)
+    return tf.while_loop(overflows, halve, (first, at(first)), parallel_iterations=1)[1]
 
 
 def sgd_update(

@@ -10,7 +10,8 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.stateless import Stateless
+from nccl_tf.learner import stateless
+from nccl_tf.variables import values_of
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -88,13 +89,13 @@ class MemoryEditing(ReplayLearner):
             ages: int64 [n], their earlier edits.
         """
         training = self.batch_norm != "frozen"
-        stateless = Stateless(self)
-        ahead = stateless.virtual_step(batch, training=training)
+        ahead = stateless.virtual_step(self, batch, training=training)
         inputs = stored.inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            after = stateless.losses(ahead, stored, training=training)
-            now = stateless.losses(stateless.current_weights(), stored, training=training)
+            after = stateless.losses(self, ahead, stored, training=training)
+            here = values_of(self.network.trainable_variables)
+            now = stateless.losses(self, here, stored, training=training)
             weight = tf.constant(1.0 + self.edit_regularization, now.dtype)
             goal = weighted_mean(after - weight * now, stored.weights)
         stride = tf.constant(self.edit_stride / self._pixel_scale**2, inputs.dtype)

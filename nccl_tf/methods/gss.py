@@ -9,7 +9,7 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.gradients import accumulation_dtype, squared_norm
-from nccl_tf.learner.stateless import Stateless
+from nccl_tf.learner import stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -116,13 +116,13 @@ class GSSGreedy(ReplayLearner):
         """
         form = [tf.TensorSpec(v.shape, v.dtype) for v in self.trainable_variables]
         known = KnownGradients.of(
-            Stateless(self).map_groups(drawn, self.memory_batch_size, list, form),
+            stateless.map_groups(self, drawn, self.memory_batch_size, list, form),
             tf.reduce_any(tf.reshape(drawn.weights, [-1, self.memory_batch_size]) > 0, axis=1),
         )
 
         def nearest(size: int | tf.Tensor) -> tf.Tensor:
             scalar = tf.TensorSpec((), tf.float32)
-            return Stateless(self).map_groups(batch, size, known.highest_cosine, scalar)
+            return stateless.map_groups(self, batch, size, known.highest_cosine, scalar)
 
         ours = nearest(tf.shape(batch.labels)[0])[0]
         return tf.cond(

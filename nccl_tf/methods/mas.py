@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
-from nccl_tf.learner.stateless import Stateless
+from nccl_tf.learner import stateless
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
@@ -71,4 +71,4 @@ class MAS(SampledPenaltyLearner):
             squares = tf.reduce_sum(tf.square(outputs), axis=-1)
             return self.example_loss.over_places(squares, example.labels, example.place_weights)[0]
 
-        return [tf.abs(g) for g in Stateless(self).finite_gradients(squared_length)[0]]
+        return [tf.abs(g) for g in stateless.finite_gradients(self, squared_length)[0]]

@@ -12,7 +12,8 @@ from nccl_tf.batch import PLACE_WEIGHTS, Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.keras_private import graph
 from nccl_tf.learner.copies import WeightCopy
-from nccl_tf.learner.stateless import Stateless, sgd_update
+from nccl_tf.learner import stateless
+from nccl_tf.learner.stateless import sgd_update
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
@@ -157,7 +158,7 @@ class MCSGD(ReplayLearner):
             task_id: Task k, whose examples are stored but not closed.
             steps: Number of steps of the descent.
         """
-        trained = Stateless(self).current_weights()
+        trained = values_of(self.network.trainable_variables)
         weights = lerp(values_of(self.merged.variables), trained, self.line_start)
         velocity = [tf.zeros_like(w) for w in weights]
         task = tf.constant(task_id)
@@ -189,12 +190,11 @@ class MCSGD(ReplayLearner):
     def _descent_step(
         self, weights: Weights, velocity: Weights, trained: Weights, past: Batch, present: Batch
     ) -> tuple[Weights, Weights]:
-        stateless = Stateless(self)
         sides = ((values_of(self.merged.variables), past), (trained, present))
         gradients = [
             line_gradient(
                 lambda at, batch=batch: stateless.gradient(  # type: ignore[misc]
-                    at, batch, training=True
+                    self, at, batch, training=True
                 ).gradients,
                 start,
                 weights,

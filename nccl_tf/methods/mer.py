@@ -10,7 +10,8 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
-from nccl_tf.learner.stateless import Stateless, sgd_update
+from nccl_tf.learner import stateless
+from nccl_tf.learner.stateless import sgd_update
 from nccl_tf.learner.replay import ReplayLearner, with_mean_one
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
@@ -119,9 +120,9 @@ class MER(ReplayLearner):
             examples: The memory examples to walk on, in order, padding last.
         """
         others = self.network.non_trainable_variables
-        start = _Place(Stateless(self).current_weights(), values_of(others))
+        start = _Place(values_of(self.network.trainable_variables), values_of(others))
         weights, state = self._one_by_one(start, examples)
-        here = Stateless(self).gradient(weights, batch, training=True, state=state)
+        here = stateless.gradient(self, weights, batch, training=True, state=state)
         rate = self.optimizer.learning_rate
         end = sgd_update(weights, here.gradients, self.multiplier * rate)
         end = lerp(start.weights, end, self.meta_rate)
@@ -143,8 +144,8 @@ class MER(ReplayLearner):
             weights, state = place
             with without_dropout(self.network):
                 example = examples.map(lambda part: tf.gather(part, i[None]))
-                here = Stateless(self).gradient(
-                    weights, example, self._own_statistics, self.memory_loss, state=state
+                here = stateless.gradient(
+                    self, weights, example, self._own_statistics, self.memory_loss, state=state
                 )
             rate = self.optimizer.learning_rate
             rate = rate if lengths is None else lengths[i] * rate

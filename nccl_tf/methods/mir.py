@@ -8,7 +8,8 @@ import tensorflow as tf
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
-from nccl_tf.learner.stateless import Stateless
+from nccl_tf.learner import stateless
+from nccl_tf.variables import values_of
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
@@ -74,10 +75,10 @@ class MIR(ExperienceReplay):
     def retrieve(self, batch: Batch, candidates: Batch) -> Batch:
         """The `memory_batch_size` candidates of highest score, in the order they came in."""
         training = self.batch_norm != "frozen"
-        stateless = Stateless(self)
-        ahead = stateless.virtual_step(batch, training)
-        scores = stateless.losses(ahead, candidates, training)
-        scores -= stateless.losses(stateless.current_weights(), candidates, training)
+        ahead = stateless.virtual_step(self, batch, training)
+        scores = stateless.losses(self, ahead, candidates, training)
+        here = values_of(self.network.trainable_variables)
+        scores -= stateless.losses(self, here, candidates, training)
         chosen = top_indices(scores, candidates.weights, self.memory_batch_size)
         return candidates.map(lambda part: tf.gather(part, chosen))
 

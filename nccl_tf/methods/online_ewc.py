@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
-from nccl_tf.learner.stateless import Stateless
+from nccl_tf.learner import stateless
 from nccl_tf.learner.penalties import SampledPenaltyLearner
 from nccl_tf.learner.step import Step
 from nccl_tf.methods.rows import online_ewc as rows
@@ -72,6 +72,6 @@ class OnlineEWC(SampledPenaltyLearner):
         def loss_of() -> tf.Tensor:
             return self.example_loss.of(self.forward(example, training=False).masked, example)[0]
 
-        gradients, loss = Stateless(self).finite_gradients(loss_of)
+        gradients, loss = stateless.finite_gradients(self, loss_of)
         probability = tf.exp(-loss)
         return [tf.cast(probability, g.dtype) * tf.square(g) for g in gradients]

@@ -10,6 +10,8 @@ from weakref import WeakKeyDictionary
 import keras
 import numpy as np
 
+from nccl_tf.learner.learner import Learner
+
 _FREE = ("optimizer", "run_eagerly", "steps_per_execution", "jit_compile")
 """Of `compile`: the optimizer is looked at by itself, and so is what the last two come to; eager
 steps change no bit."""
@@ -20,7 +22,7 @@ _FIRST_SETTINGS: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 """Of each optimizer, before a call of `learn` in which callbacks may have changed its rate."""
 
 
-def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, Any]) -> str:
+def fingerprint(model: Learner, tasks: Sequence[Any], settings: dict[str, Any]) -> str:
     """A hash of all inputs that decide the result of a call, except first weights, callbacks, code.
 
     Args:
@@ -28,7 +30,7 @@ def fingerprint(model: keras.Model, tasks: Sequence[Any], settings: dict[str, An
         tasks: Their numbers, classes and examples, which are read once.
         settings: Further values.
     """
-    compiled = {n: v for n, v in model.get_compile_config().items() if n not in _FREE}
+    compiled = {n: v for n, v in (model.get_compile_config() or {}).items() if n not in _FREE}
     compiled["loss"] = describe(compiled["loss"])
     seen = [type(model).__name__, model.get_config(), _first_settings(model.optimizer)]
     seen += [compiled, settings, [[task.task_id, task.classes] for task in tasks]]

@@ -9,6 +9,7 @@ from nccl_tf.batch import split_inputs
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.keras_private import direction, graph
 from nccl_tf.learner.checks import check_ids, check_numbers
+from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.measures import check_metric, outputs_at_test
 from nccl_tf.learner.preprocessor import prepared
 from nccl_tf.networks.inspection import makes_mask, vocabularies
@@ -43,7 +44,7 @@ class TaskMetric:
         UserError: Keras has no such metric, or it does not know its direction.
     """
 
-    def __init__(self, model: keras.Model, metric: Any, mode: str = "auto"):
+    def __init__(self, model: Learner, metric: Any, mode: str = "auto"):
         self._model = model
         self._update = graph(self._updated, reduce_retracing=True)
         self.metric = model.example_loss.metric(metric, model.num_classes)
