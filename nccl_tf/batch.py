@@ -248,7 +248,7 @@ def in_random_order(batch: Batch, seed: tf.Tensor) -> Batch:
 
 
 def concat_batches(*batches: Batch) -> Batch:
-    """One batch of all, in their order; extras are left out."""
+    """One batch of all, in order; extras are left out."""
 
     def concat(*parts: tf.Tensor) -> tf.Tensor:
         return tf.concat(parts, axis=0)

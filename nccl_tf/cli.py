@@ -58,7 +58,7 @@ def _parse(argv: list[str]) -> tuple[list[str], dict[str, Any]]:
         if asked := _asked_text(argv):
             print(asked)
             sys.exit(_told(0))
-        # absl's own flags, a debugger and a profiler among them, are none of this command.
+        # absl's own flags, a debugger and a profiler among them, are no flags of this command.
         flags.FLAGS.mark_as_parsed()
         words, flag_values, in_files = parse(argv)
         check_plugin_flags(flag_values, plugins)

@@ -115,7 +115,7 @@ def mask_of(tensor: Any) -> Any:
 
 
 def calls_of(network: keras.Model) -> list[Any]:
-    """The calls that a Functional or Sequential model is made of, in their order.
+    """The calls that a Functional or Sequential model is made of, in order.
 
     Each has `operation`, `arguments`, `input_tensors` and `output_tensors`. `get_config` names them
     in words alone.

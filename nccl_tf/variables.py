@@ -33,7 +33,7 @@ def _bytes(variable: keras.Variable) -> int:
 
 
 def values_of(variables: Sequence[keras.Variable]) -> list[tf.Tensor]:
-    """The values of variables as tensors, in their order."""
+    """The values of variables as tensors, in order."""
     return [tf.convert_to_tensor(variable.value) for variable in variables]
 
 

@@ -172,7 +172,7 @@ def state_of(learner: Learner) -> dict[str, np.ndarray]:
 def difference(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str:
     """Which of the arrays of two states differ, in words; "" where none does.
 
-    They are compared in their order: slots of optimizers are named after their networks.
+    They are compared in order: slots of optimizers are named after their networks.
     """
     if len(found) != len(expected):
         return f"{len(found)} variables for {len(expected)}"

@@ -55,7 +55,7 @@ class DeviceFile:
 
     @classmethod
     def read(cls, path: str | Path) -> "DeviceFile":
-        """What a file says of itself.
+        """A file, by what it says of itself.
 
         Raises:
             UserError: It cannot be read, was not written by `export_learner`, or is of another

@@ -40,7 +40,7 @@ class Layout:
     """The state of a learner as bytes.
 
     Args:
-        variables: Those of the state, in their order.
+        variables: Those of the state, in order.
         subject: What else tells one model from another: names of classes, numbers.
         constants: Variables that the state leaves out and that it fits alone.
 
@@ -80,7 +80,7 @@ class Layout:
     # ---- graph code ----------------------------------------------------------------------------
 
     def save(self) -> tf.Tensor:
-        """uint8 [size]: the state of now. Graph code."""
+        """uint8 [size]: the current state. Graph code."""
         parts = [_as_bytes(variable.value) for variable in self.variables]
         body = tf.concat([*parts, tf.zeros([self._filling], tf.uint8)], 0)
         words = tf.concat([tf.constant(self.head), _sums(_words(body))], 0)

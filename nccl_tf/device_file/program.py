@@ -1,4 +1,4 @@
-"""What a file does, as graph code on a learner: its functions before they are emitted anew."""
+"""The functions of a file as graph code on a learner, before they are emitted anew."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -139,7 +139,7 @@ class Program:
 
     @cached_property
     def state(self) -> list[keras.Variable]:
-        """What the learner goes on from: variables that a step or a task writes, in their order."""
+        """The variables that a step or a task writes, in order: a learner goes on from them."""
         return [
             variable
             for variable in self.learner.state_variables.values()
@@ -148,7 +148,7 @@ class Program:
 
     @cached_property
     def constants(self) -> dict[int, np.ndarray]:
-        """What variables hold that nothing writes, such as those of a frozen layer, by id."""
+        """The values of variables that nothing writes, such as those of a frozen layer, by id."""
         return {id(v): v.numpy() for v in self.captured if id(v) not in self._written}
 
     @cached_property

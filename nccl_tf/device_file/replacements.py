@@ -1,4 +1,4 @@
-"""What stands for the operations of TensorFlow that LiteRT has none for, a function each."""
+"""Replacements of the operations of TensorFlow that LiteRT lacks, a function each."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -44,25 +44,25 @@ def static(tensor: Any, op: Any) -> np.ndarray:
 
 @replaces("ReluGrad")
 def relu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back where the relu is above 0."""
+    """The gradient, where the relu is above 0."""
     return [tf.where(ins[1] > 0, ins[0], tf.zeros_like(ins[0]))]
 
 
 @replaces("Relu6Grad")
 def relu6_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back where the relu is above 0 and below 6."""
+    """The gradient, where the relu is above 0 and below 6."""
     return [tf.where((ins[1] > 0) & (ins[1] < 6), ins[0], tf.zeros_like(ins[0]))]
 
 
 @replaces("EluGrad")
 def elu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back through an elu, by its outputs."""
+    """The gradient through an elu, by its outputs."""
     return [tf.where(ins[1] < 0, ins[0] * (ins[1] + 1.0), ins[0])]
 
 
 @replaces("SeluGrad")
 def selu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back through a selu, by its outputs."""
+    """The gradient through a selu, by its outputs."""
     slope = tf.where(ins[1] < 0, ins[1] + _SELU_SCALE * _SELU_ALPHA, _SELU_SCALE)
     return [ins[0] * slope]
 
@@ -72,19 +72,19 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 @replaces("LeakyReluGrad")
 def leaky_relu_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back where a leaky relu is above 0, and its share elsewhere."""
+    """The gradient, where a leaky relu is above 0, and its share elsewhere."""
     return [tf.where(ins[1] > 0, ins[0], ins[0] * op.get_attr("alpha"))]
 
 
 @replaces("SoftplusGrad")
 def softplus_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back through a softplus."""
+    """The gradient through a softplus."""
     return [ins[0] * tf.sigmoid(ins[1])]
 
 
 @replaces("SoftsignGrad")
 def softsign_gradient(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """What flows back through a softsign."""
+    """The gradient through a softsign."""
     return [ins[0] / tf.square(1.0 + tf.abs(ins[1]))]
 
 

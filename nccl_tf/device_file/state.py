@@ -1,4 +1,4 @@
-"""What a device has learned, back in Keras."""
+"""The state of a device, back in Keras."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What LiteRT cannot do, by the operation that would need it."""
+"""Errors of what LiteRT cannot do, by the operation that would need it."""
 
 from typing import Any
 

@@ -178,7 +178,7 @@ def _known(op: Any, ins: Sequence[Any]) -> tf.Tensor | None:
 
 
 def _again(op: Any, ins: Sequence[Any]) -> list[Any]:
-    """The operation itself, in the graph of now."""
+    """The operation itself, in the current graph."""
     for each in op.outputs:
         if each.dtype not in _DTYPES:
             raise UnsupportedError(op, f"of {each.dtype.name}")

@@ -128,7 +128,7 @@ def remainder(values: Words, divisors: tf.Tensor) -> tf.Tensor:
 
 
 def key_and_counter(seed: tf.Tensor) -> tuple[Words, Words]:
-    """What `StatelessRandomGetKeyCounter` makes of a seed: key uint64 [1], counter uint64 [2].
+    """`StatelessRandomGetKeyCounter` of a seed: key uint64 [1], counter uint64 [2].
 
     Args:
         seed: int64 or int32 [2].

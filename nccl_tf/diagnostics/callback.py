@@ -229,7 +229,7 @@ def _check_measurable(loss: ExampleLoss, inputs: Any) -> None:
 
 
 def _drawn(random: np.random.Generator, examples: Examples, count: int) -> Examples:
-    """So many examples, or all where there are fewer, in their order."""
+    """So many examples, or all where there are fewer, in order."""
     total = len(examples.labels)
     return examples.take(np.sort(random.choice(total, min(count, total), replace=False)))
 

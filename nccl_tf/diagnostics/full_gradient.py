@@ -1,4 +1,4 @@
-"""Loss and gradient over many examples at the weights of now, without any side effect."""
+"""Loss and gradient over many examples at the current weights, without any side effect."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

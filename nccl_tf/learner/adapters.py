@@ -47,7 +47,7 @@ def dead(network: keras.Model) -> keras.layers.Layer | None:
 
 
 def config_of(network: keras.Model) -> dict[str, Any]:
-    """What a network's configuration does not say: its adapters and what is frozen beside them.
+    """A network's adapters and the frozen parts beside them, which no configuration has.
 
     Returns:
         For `enable`; empty without adapters.
@@ -260,7 +260,7 @@ def _checked_path(path: Any) -> Path:
 
 
 def _digest(network: keras.Model) -> str:
-    """SHA-256 of the frozen weights, in their order; the states of dropout are none."""
+    """SHA-256 of the frozen weights, in order; the states of dropout are none."""
     digest = hashlib.sha256()
     for variable in network.non_trainable_weights:
         digest.update(np.ascontiguousarray(keras.ops.convert_to_numpy(variable)).tobytes())

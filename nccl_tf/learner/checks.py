@@ -712,7 +712,7 @@ def check_grows_in_a_file(network: keras.Model, classes: int, before: int) -> No
 
     Args:
         network: The network.
-        classes: Those of now.
+        classes: The current ones.
         before: Those that it was made with.
 
     Raises:

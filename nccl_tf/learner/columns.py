@@ -1,4 +1,4 @@
-"""What a memory keeps of an example beside inputs, labels and tasks, as a learner declares it."""
+"""Columns of a memory beside inputs, labels and tasks, as a learner declares them."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

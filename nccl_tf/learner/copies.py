@@ -95,7 +95,7 @@ class WeightCopy:
 
         Returns:
             Its result, and the values that the pass itself gives the copies, such as moving
-            averages of batch normalisation, in their order.
+            averages of batch normalisation, in order.
         """
         pairs = zip(self.originals, self.variables, strict=True)
         with keras.StatelessScope([(v, tf.convert_to_tensor(c.value)) for v, c in pairs]) as scope:

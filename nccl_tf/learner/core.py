@@ -1,4 +1,4 @@
-"""What a method overrides: the step of a learner, its outputs and its tasks."""
+"""The step of a learner, its outputs and its tasks: the parts that a method overrides."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -177,7 +177,7 @@ class Core(keras.Model):
     """Whether this class passes each batch of the stream through the network once and nothing else,
     so that layers may keep a state between batches; a subclass does not inherit it."""
     columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
-    """What the memory keeps of an example beside inputs, labels and tasks: by name, a function of
+    """Entries of the memory for an example beside inputs, labels and tasks: by name, a function of
     the logits of a batch, `logits.raw` and `logits.masked`, and of the batch itself, that returns
     its entries [n, ...], such as `{"logits": lambda logits, batch: logits.raw}`. A memory without
     shapes gets the columns by itself, and a batch that is read from it has them in `extras`."""
@@ -501,7 +501,7 @@ class Core(keras.Model):
         return tf.where(tf.reduce_any(has_nan), tf.constant(np.nan, loss.dtype), loss)
 
     def _skip_of(self, step: Step) -> Callable[[], None] | None:
-        """What tells the loss scale of a step that is skipped; None where there is none."""
+        """A function that tells the loss scale of a skipped step; None where there is no scale."""
         if loss_scale(self.optimizer) is None:
             return None
         # It applies nothing that is not finite, and halves its scale.
@@ -891,7 +891,7 @@ class Core(keras.Model):
             name: Its name.
             shape: Its shape; or, of a variable that grows with the head, a variable of the network
                 whose shape it has, such as `network.layers[0].kernel`, or a function that returns
-                the shape of now.
+                the current shape.
             dtype: Its dtype, whatever the policy.
             value: Every entry at first, and new entries of a variable that grows.
             grown: A variable of the network that new entries are copied from instead.

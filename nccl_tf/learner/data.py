@@ -1,4 +1,4 @@
-"""What a verb of a learner received, in one form: what came is asked once, at the door."""
+"""The data of a verb of a learner, in one form: what came is asked once, at the door."""
 
 import copy
 import math
@@ -35,7 +35,7 @@ FIRST = 100
 
 
 class HostFacts(NamedTuple):
-    """What the host knows of the examples of a `fit`, so that no step computes it again.
+    """Facts of the examples of a `fit` that the host knows, so that no step computes them.
 
     Attributes:
         labels_checked: Whether labels, weights and tasks are right, those of padding too.
@@ -274,7 +274,7 @@ class FitData:
         return tf.TensorSpec(shape, tf.as_dtype(labels.dtype)) if shape.rank else None
 
     def known(self) -> HostFacts:
-        """What is known once all labels, tasks and weights that the host has were checked."""
+        """The facts that hold once all labels, tasks and weights that the host has were checked."""
         # Examples of weight 0 may have any label, and lists are left to Keras.
         if not isinstance(self.y, (np.ndarray, tf.Tensor)):
             return HostFacts()

@@ -36,7 +36,7 @@ TAKES_STEPS = (
 runs on replicas where it says so itself."""
 
 _GATHERED = tf.float16, tf.float32, tf.float64, tf.int32, tf.int64
-"""What the collective operations of tf.distribute take."""
+"""dtypes that the collective operations of tf.distribute take."""
 _SUM = "_all_reduce_sum_gradients"
 """The method of Keras's optimizers that sums over replicas, from pairs of gradient and variable."""
 
@@ -147,7 +147,7 @@ class OneDevice:
         return [*self._network.non_trainable_variables, *written]
 
     def either(self, filled: tf.Tensor, replay: Callable[[], Any], learn: Callable[[], Any]) -> Any:
-        """What a step makes of the stream and the memory, or of the stream alone. Graph code.
+        """The result of a step on the stream and the memory, or on the stream alone. Graph code.
 
         Args:
             filled: bool scalar, whether the memory has examples.
@@ -424,7 +424,7 @@ class Replicas(OneDevice):
 
 
 class ReplicaLoop:
-    """What runs the steps of a model on all replicas, where Keras's own loop does not serve.
+    """The loop over steps on all replicas, where Keras's own does not serve.
 
     Args:
         devices: The replicas.
@@ -550,7 +550,7 @@ class ReplicaLoop:
         return logs if return_dict else list(logs.values())
 
     def function_of_steps(self, model: Any, step: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """What Keras calls with an iterator: one step, which its own would run unconditionally.
+        """The function that Keras calls with an iterator: one step, which its own would always run.
 
         Args:
             model: A compiled learner.
@@ -626,10 +626,10 @@ def check_divides(what: str, size: int, replicas: int) -> None:
 
 
 def overridden(mro: Sequence[type]) -> list[str]:
-    """What of `TAKES_STEPS` classes override below the one that says `on_replicas`.
+    """The names in `TAKES_STEPS` that classes override below the one that says `on_replicas`.
 
     Args:
-        mro: A class of learners and its bases, in their order.
+        mro: A class of learners and its bases, in order.
     """
     says = next(i for i, base in enumerate(mro) if "on_replicas" in vars(base))
     names = {name for base in mro[:says] for name in vars(base)}

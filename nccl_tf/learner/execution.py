@@ -49,13 +49,13 @@ REFUSALS = (
     tf.errors.InvalidArgumentError, tf.errors.UnimplementedError, tf.errors.NotFoundError,
     tf.errors.InternalError,
 )  # fmt: skip
-"""What TensorFlow raises where XLA cannot compile a program, before anything of it runs."""
+"""Errors of TensorFlow where XLA cannot compile a program, before anything of it runs."""
 _FREQUENCIES = ("update_freq", "log_freq", "save_freq")
 """Attributes of callbacks, Keras's and those of W&B, that name a number of batches."""
 
 
 class StepFunctions(NamedTuple):
-    """What a call of a train function runs.
+    """The functions that a call of a train function runs.
 
     Attributes:
         step: From the data of a batch to logs.
@@ -390,12 +390,13 @@ def steps_in_a_call(
 
     Args:
         most: No more than this.
-        current: The number of now.
+        current: The current number.
         batches: Of an epoch; None where it is not known.
         steps_per_epoch: As `fit` received it.
         callbacks: Those of `fit`.
         asked: Whether the user has named `most` in `compile`.
-        is_fixed: Whether a smaller number than `most` has a price, whatever the epoch's length.
+        is_fixed: Whether another number than `most` costs a program of its own, however long the
+            epoch is.
 
     Returns:
         The largest number that divides `steps_per_epoch`, the frequencies of callbacks and, where
@@ -629,7 +630,7 @@ def _is_static(iterator: Any) -> bool:
 
 
 def _reason_of(error: Exception) -> str:
-    """What XLA says of the operation that it cannot compile, in a line."""
+    """The operation that XLA cannot compile, as it names it, in a line."""
     text = str(getattr(error, "message", error))
     found = re.search(r"(?:unsupported operations|Detected unsupported)[^\n]*?: ([^\n]+)", text)
     return " ".join((found.group(1) if found else text.strip().split("\n")[0]).split())[:300]

@@ -18,7 +18,7 @@ class FeatureLearner(Learner):
 
     For pretrained networks: none of the weights changes, and neither optimizer nor learning rate
     has an effect. A subclass makes its `statistics` and says what examples make of them (`learned`)
-    and what they predict (`scores`). Examples count one by one in their order, however they are cut
+    and what they predict (`scores`). Examples count one by one in order, however they are cut
     into batches and tasks; padding does not, nor does the size of a weight above 0. Further passes
     of a `fit` count nothing, unless `stores` is "every_epoch". The loss is that of a batch's scores
     before the batch is learned.
@@ -41,7 +41,7 @@ class FeatureLearner(Learner):
         "known_classes": "predicts a class by statistics, which it has of the stream's alone",
     }
     statistics: tuple[keras.Variable, ...] = ()
-    """What `learned` has new values of."""
+    """The variables that `learned` has new values of."""
 
     def __init__(self, network: keras.Model, **kwargs: Any):
         super().__init__(network, **kwargs)

@@ -78,7 +78,7 @@ class Fit(keras.callbacks.Callback):
         validation_steps: int | None = None,
         **more: Any,
     ) -> "Fit":
-        """What `fit` received, in the form in which Keras takes it.
+        """A call with the arguments of `fit`, in the form in which Keras takes them.
 
         Args:
             x, y, weights, batch_size: As for `FitData.of_fit`.

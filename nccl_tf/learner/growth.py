@@ -15,11 +15,11 @@ from nccl_tf.networks.inspection import find_head
 from nccl_tf.variables import resize
 
 Shape: TypeAlias = Sequence[int] | Callable[[], Sequence[int]] | Any
-"""A fixed shape, a keras.Variable that has it, or a function that returns it at the head of now."""
+"""A fixed shape, a keras.Variable that has it, or a function that returns it for the head."""
 
 
 def shape_of(shape: Shape) -> tuple[int, ...]:
-    """The shape of now."""
+    """The current shape."""
     if isinstance(shape, keras.Variable):
         return tuple(shape.shape)
     return tuple(shape() if callable(shape) else shape)

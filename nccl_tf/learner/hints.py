@@ -36,7 +36,7 @@ _RESCALE = (
 
 
 def task_warning(task_id: int) -> str:
-    """That each `fit` that names no task learns a new one.
+    """A warning that each `fit` that names no task learns a new one.
 
     Args:
         task_id: The task that a `fit` learns.
@@ -48,7 +48,7 @@ def task_warning(task_id: int) -> str:
 
 
 def unpassed_warning(option: str, task_id: int) -> str:
-    """That a task ends without the pass over its examples that an option asks for.
+    """A warning that a task ends without the pass over its examples that an option asks for.
 
     Args:
         option: The class of the option.
@@ -61,7 +61,7 @@ def unpassed_warning(option: str, task_id: int) -> str:
 
 
 def adapters_warning(layer: keras.layers.Layer | None) -> str | None:
-    """That no step will ever move adapters.
+    """A warning that no step will ever move adapters.
 
     Args:
         layer: A layer with such, of `adapters.dead`; None where there is none.
@@ -77,7 +77,7 @@ def adapters_warning(layer: keras.layers.Layer | None) -> str | None:
 
 
 def scale_warning(network: keras.Model, few: Any) -> str | None:
-    """That inputs are far smaller or larger than those that a network's first layer rescales.
+    """A warning that inputs are far from the size that a network's first layer rescales.
 
     Images of values up to 16, or up to 1, under a division by 255 are hardly learned from; those of
     values up to 255 that are not divided, or of 16 bits, make the first steps diverge.
@@ -109,7 +109,7 @@ def scale_warning(network: keras.Model, few: Any) -> str | None:
 
 
 def column_warning(network: keras.Model, few: Any) -> str | None:
-    """That a table has columns so large that the others are hardly learned from.
+    """A warning that a table has columns so large that the others are hardly learned from.
 
     Only of tables of floats whose first layer is dense, in networks without a layer that rescales.
 
@@ -140,10 +140,10 @@ def column_warning(network: keras.Model, few: Any) -> str | None:
 
 
 def far_targets_warning(targets: Any) -> str | None:
-    """That targets are far from 0 for their spread, where a memory keeps outputs and replays them.
+    """A warning that targets are far from 0 for their spread, where outputs are replayed.
 
-    The first outputs that it keeps are those of weights that were not trained, near 0: to them the
-    network is held as to right ones.
+    The first outputs that a memory keeps are those of weights that were not trained, near 0: to
+    them the network is held as to right ones.
 
     Args:
         targets: Numbers to predict, [n, ...]; others are left alone.
@@ -167,7 +167,7 @@ def far_targets_warning(targets: Any) -> str | None:
 
 
 def rare_class_warning(labels: Any, capacity: int) -> str | None:
-    """That a class is so rare that a uniform sample of the stream hardly has any of it.
+    """A warning that a class is so rare that a uniform sample hardly has any of it.
 
     Args:
         labels: Class numbers of the examples, int [n]; others are left alone.
@@ -210,7 +210,7 @@ HEADS = (
 def positive_warning(
     names: Sequence[str], positive: str | None, metrics: Sequence[str]
 ) -> str | None:
-    """Which class metrics of two classes judge, where nobody chose it by its name.
+    """A warning of which class metrics of two classes judge, where nobody chose it by name.
 
     Args:
         names: Of the classes by number; none where they have none.
@@ -238,7 +238,7 @@ WEIGHTLESS = (
 
 
 def one_class_warning(heads: HeadMasks | None, outputs: int) -> str | None:
-    """That a softmax over one class is always 1, whose loss is 0 and moves no weight.
+    """A warning that a softmax over one class is always 1, whose loss is 0 and moves no weight.
 
     Args:
         heads: Of the learner; None for a single head.
@@ -265,7 +265,7 @@ def one_class_warning(heads: HeadMasks | None, outputs: int) -> str | None:
 
 
 def earlier_steps_warning(steps: int) -> str:
-    """That a stream is learned by a learner that has learned some steps already."""
+    """A warning that a stream is learned by a learner that has learned some steps already."""
     return (
         f"the model has learned {steps} steps before, and continues from its weights and "
         "memory: build network, memory and model again for a run from the start"

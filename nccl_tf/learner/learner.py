@@ -160,7 +160,7 @@ class Learner(Core):
             jit_compile: True compiles whole steps with XLA, memory and logs included, as many in
                 one program as a call has; False does not. None and "auto" compile on a GPU, and on
                 a processor where a dense network takes steps enough to pay for the time of
-                compiling; steps that XLA refuses run without it, which a log line tells.
+                compiling; steps that XLA refuses run without it, as a log line says.
             auto_scale_loss: As in Keras, where a layer of the network computes in float16.
             loss_weights: None; a loss that splits the outputs has the weights of its parts.
             classes: Of a loss of your own whose targets are classes, their form: "numbers" [n] or
@@ -625,7 +625,7 @@ class Learner(Core):
         """The loss and the compiled metrics over examples of one task, or of the tasks in the data.
 
         To metrics a class that a mask hides is no hit, and an example with NaN in its inputs or
-        outputs is wrong, which a log line tells once; its loss is NaN.
+        outputs is wrong, as a log line says once; its loss is NaN.
 
         Args:
             x: A task of a stream, for its test examples, or as for `keras.Model.evaluate`;
@@ -908,7 +908,7 @@ class Learner(Core):
     def accuracy(self, x: Any, y: Any = None, task_id: int | None = None) -> float:
         """Share of examples that are classified correctly, as a fraction.
 
-        An example with NaN in its inputs or outputs is not, which a log line tells once. Those of a
+        An example with NaN in its inputs or outputs is not, as a log line says once. Those of a
         class that the loss ignores do not count; where no others are, it is NaN.
 
         Args:
@@ -1035,7 +1035,7 @@ class Learner(Core):
         checks.check_labels(labels, tasks, weights, self._classes, table)
 
     def _known_of(self, data: FitData, task_id: int) -> HostFacts:
-        """What steps need not find out again of training examples, once the host has checked them.
+        """Facts of training examples that no step needs to find, once the host has checked them.
 
         Args:
             data: As `fit` received them.
@@ -1131,9 +1131,9 @@ class Learner(Core):
     ) -> None:
         """Store examples in the memory without training on them, such as those of earlier training.
 
-        They are offered in their order, as a task that has ended: a memory of all of them at once
+        They are offered in order, as a task that has ended: a memory of all of them at once
         is what `fit` on them would have left, and a single head predicts their classes. A log line
-        tells once where the memory does not keep all of them. Columns of logits, for dark replay,
+        says once where the memory does not keep all of them. Columns of logits, for dark replay,
         get those of the network as it is. A `fit` learns the task after theirs by default.
 
         Args:
@@ -1300,7 +1300,7 @@ class Learner(Core):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor as they were given, for saving.
 
-        Network and heads are those of now, which may have grown. Names of classes that data told
+        Network and heads are the current ones, which may have grown. Names that data told
         are beside them.
 
         Raises:
@@ -1395,7 +1395,7 @@ class Learner(Core):
 
     @alone
     def __reduce__(self) -> tuple[Any, ...]:
-        """What `pickle`, joblib and spawned processes make the learner of, in Keras's format."""
+        """The learner in Keras's format, for `pickle`, joblib and spawned processes."""
         from nccl_tf.saving import unpickled  # which knows all methods, by their table
 
         return unpickled, super().__reduce__()

@@ -1,4 +1,4 @@
-"""What is measured: means of a step's logs, outputs at test with NaN, counts by class, metrics."""
+"""Measures of steps and tests: means of logs, outputs with NaN, counts by class, metrics."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -108,7 +108,7 @@ class NanCount:
         self._count.assign(self._count.value + count)
 
     def warning(self) -> str | None:
-        """What to say of the examples counted so far, which are forgotten; None for none."""
+        """A warning of the examples counted so far, which are forgotten; None for none."""
         count = int(self._count.numpy())
         if not count:
             return None

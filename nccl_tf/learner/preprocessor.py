@@ -95,7 +95,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def prepared_data(network: keras.Model, data: FitData) -> FitData:
-    """What a verb received, as `prepared`; the batches of a task one by one, as they come."""
+    """The data of a verb, as `prepared`; the batches of a task one by one, as they come."""
     if not prepares(network):
         return data
     given = data.x if data.indexed is None else data.indexed.dataset(changes=True)

@@ -1,4 +1,4 @@
-"""What a learner has gone through: tasks, classes and skipped steps."""
+"""The progress of a learner: tasks, classes and skipped steps."""
 
 import logging
 from collections.abc import Callable

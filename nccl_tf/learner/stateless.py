@@ -26,7 +26,7 @@ class AtWeights(NamedTuple):
         gradients: Of the loss with the network's regularisation, one per weight.
         loss: Mean loss over the examples that are not padding, without regularisation.
         logits: Raw and masked.
-        state: The new values of the network's non-trainable variables, in their order.
+        state: The new values of the network's non-trainable variables, in order.
     """
 
     gradients: list[tf.Tensor]
@@ -46,7 +46,7 @@ def virtual_step(learner: Learner, batch: Batch, training: bool) -> list[tf.Tens
         training: Whether batch normalisation takes the statistics of the batch.
 
     Returns:
-        A tensor per trainable variable of the learner's network, in their order.
+        A tensor per trainable variable of the learner's network, in order.
     """
     weights = values_of(learner.network.trainable_variables)
     gradients = gradient(learner, weights, batch, training).gradients
@@ -69,7 +69,7 @@ def gradient(
         batch: Examples.
         training: Whether batch normalisation takes the statistics of the batch.
         loss_of: None for the learner's `stream_loss`.
-        state: The values of the network's non-trainable variables, in their order; None for
+        state: The values of the network's non-trainable variables, in order; None for
             those that they have.
     """
     loss_of = loss_of or learner.stream_loss

@@ -115,7 +115,7 @@ class Step(NamedTuple):
 
 
 def checked_applied(step: Any, names: Sequence[str]) -> Step:
-    """The step that a method's `update` returned, with a log by every name, in their order.
+    """The step that a method's `update` returned, with a log by every name, in order.
 
     Args:
         step: What it returned.

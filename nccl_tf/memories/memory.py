@@ -411,8 +411,8 @@ class Memory:
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor as they were given, for saving.
 
-        Shapes, dtypes, extras and classes are those of now, which the first fit and new classes
-        may have changed.
+        Shapes, dtypes, extras and classes are the current ones, which the first fit and new
+        classes may have changed.
 
         Raises:
             UserError: Keras cannot write one of them, or the constructor takes no argument for one

@@ -159,6 +159,6 @@ class PastSlots:
 
 
 def _compact(values: tf.Tensor, chosen: tf.Tensor, nothing: int) -> tf.Tensor:
-    """The chosen values first, in their order, then `nothing`: int64 [n]."""
+    """The chosen values first, in order, then `nothing`: int64 [n]."""
     order = tf.argsort(tf.cast(tf.logical_not(chosen), tf.int64), stable=True)
     return tf.gather(tf.where(chosen, values, nothing), order)

@@ -44,7 +44,7 @@ class LwF(Learner):
     The loss of a step is
     $\operatorname{CE}(J) - \lambda \operatorname{mean}_J \sum_k q_k \log p_k$, where
     $q = \operatorname{softmax}(z'/T)$ and $p = \operatorname{softmax}(z/T)$ over the old classes,
-    $z'$ are the logits of the network as it was when the task began, and $z$ those of now. As in
+    $z'$ are the logits of the network when the task began, and $z$ those of the step. As in
     the authors' code it is the cross-entropy and not the divergence, which has the same gradient,
     and there is no factor $T^2$. Multi-head: the sum over the heads of ended tasks, each with a
     softmax of its own. Single head: one softmax over all classes seen before the task, and CE runs

@@ -28,7 +28,7 @@ class SLDA(FeatureLearner):
 
     $z^T P \mu_k - \mu_k^T P \mu_k / 2$ with $P = ((1 - \varepsilon) S + \varepsilon I)^{-1}$.
 
-    Examples count one by one in their order, however they are cut into batches and tasks; padding
+    Examples count one by one in order, however they are cut into batches and tasks; padding
     does not, nor does the size of a weight above 0, nor a further pass of a `fit`. The loss is that
     of a batch's scores before the batch is learned. $S$ and the means are float64, whose rounding
     is below any $\varepsilon$. The authors can also start from means and a covariance fitted to the

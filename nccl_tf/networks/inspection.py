@@ -15,9 +15,9 @@ _PREPARING = (
     "fit", "evaluate", "predict", "predict_step", "train_on_batch", "test_on_batch",
     "predict_on_batch",
 )  # fmt: skip
-"""What a model overrides that prepares its inputs itself, such as a task of KerasHub."""
+"""Methods of a model that prepares its inputs itself, such as a task of KerasHub."""
 _TRAINING = ("train_step", "test_step", "compute_loss")
-"""What a model overrides that trains in a way of its own."""
+"""Methods of a model that trains in a way of its own."""
 _KEEPS_VALUES = (
     keras.layers.Dropout, keras.layers.Flatten, keras.layers.Identity, keras.layers.Reshape,
 )  # fmt: skip
@@ -129,7 +129,7 @@ def _check_ranks(network: keras.Model) -> None:
 
 
 def own_training(network: keras.Model) -> list[str]:
-    """What the class of a network overrides of Keras's training, which no learner calls."""
+    """The methods of Keras's training that a network overrides, which no learner calls."""
     return _overridden(network, _TRAINING)
 
 

@@ -214,7 +214,7 @@ def default_folder() -> Path:
 
 
 def _key(threads: int) -> str:
-    """What a compiled program depends on beside its steps, as the name of a folder."""
+    """All that a compiled program depends on beside its steps, as the name of a folder."""
     parts = (
         *sorted(f"{d.name} {d.version}" for d in metadata.distributions(name="tensorflow")),
         *sorted(f"{d.name} {d.version}" for d in metadata.distributions(name="tensorflow-cpu")),
@@ -250,7 +250,7 @@ def _asked_threads() -> int:
 
 
 def _of_context(name: str) -> Any:
-    """What TensorFlow's public functions do not tell without reading its flags."""
+    """A setting that TensorFlow's public functions do not tell without reading its flags."""
     return getattr(sys.modules["tensorflow.python.eager.context"].context_safe(), name, None)
 
 

@@ -70,7 +70,7 @@ def source_below(root: Path) -> dict[str, Any]:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What git prints, or None where it fails."""
+    """The output of git, or None where it fails."""
     # Without locks: several runs may begin at the same time.
     command = ["git", "-C", str(root), "--no-optional-locks", *words]
     try:

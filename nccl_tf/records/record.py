@@ -34,7 +34,7 @@ SETTING_KINDS = {
     for name, hint in get_type_hints(Settings).items()
     if name != "hyperparameters"
 } | {"keras": "text|null"}
-"""What a setting may be."""
+"""Types of a setting, by name."""
 EVERY_RUN_HAS = (
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",
     "learning_rate",
@@ -63,7 +63,7 @@ def _entry(kinds: str, about: str = "", *, optional: bool = False, **bounds: Any
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is known of a finished run, as result.json and the lines of published records hold it.
+    """A finished run, as result.json and the lines of published records hold it.
 
     Accuracies, forgetting and transfers are fractions, times seconds, memory bytes.
 
@@ -238,7 +238,7 @@ class Record:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What a file holds: the entries that were written, in their order."""
+        """The content of a file: the entries that were written, in order."""
         own = {name: getattr(self, name) for name in ENTRIES}
         every = {**own, "settings": self.settings_json, **self.others}
         return {name: every[name] for name in self.order}
@@ -326,7 +326,7 @@ def parse_json(data: bytes, place: str, advice: str = _ADVICE) -> Any:
 
 
 def values_problem(data: bytes, place: str) -> str:
-    """That a file of records has more values than are read, a sentence; "" where it has not.
+    """A sentence on a file of records that has more values than are read; "" for another.
 
     Args:
         data: Its JSON texts.

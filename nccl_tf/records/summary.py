@@ -16,7 +16,7 @@ _NEEDS = {
     "forgetting": "the accuracy on each task after every later one",
     "forward_transfer": "the accuracy on each task right before it is trained",
 }
-"""What is not measured of the metrics that --evaluate=new leaves undefined."""
+"""The accuracies that a metric needs and --evaluate=new does not measure."""
 
 
 def summarize(

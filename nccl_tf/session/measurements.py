@@ -1,4 +1,4 @@
-"""What is measured of a run that has ended, for its record."""
+"""Measurements of a run that has ended, for its record."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -135,7 +135,7 @@ class LearnResult:
         return self._known_confusions().accuracy_of(new=True)
 
     def old_and_new(self) -> list[dict[str, float | int]]:
-        """What each task did to the classes before it, a dictionary each.
+        """The effect of each task on the classes before it, a dictionary each.
 
         Returns:
             "task" (from 0); "before", the accuracy over all classes of earlier tasks when the task

@@ -107,7 +107,7 @@ class SessionState:
         self._found: Checkpoint | None = None
         self._first = None if identity_has_weights else state_sha256(self._learned())
         self.earlier = learned_before(model)
-        """What the learner had learned before the session, those of a checkpoint once restored."""
+        """Steps and tasks of the learner before the session; once restored, those of a checkpoint."""
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
@@ -197,7 +197,7 @@ class SessionState:
         return {f"{_SUMS}{place:04d}": v for place, v in enumerate(self._model.metrics_variables)}
 
     def _whose(self) -> dict[str, Any]:
-        """What the session is of. Under XLA rounding depends on the steps of a program."""
+        """The identity of the session. Under XLA rounding depends on the steps of a program."""
         given = variables_that_decide_bits()
         environment = {_ENVIRONMENT: given} if given else {}
         return {**self._identity, _XLA: self._model.execution.per_program, **environment}

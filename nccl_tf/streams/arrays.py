@@ -104,9 +104,9 @@ def name_classes(parts: Sequence[tuple[Sequence[str], Iterable[str]]]) -> tuple[
 
 
 MISSING = frozenset(("", "?", "na", "n/a", "#n/a", "<na>", "nan", "-nan", "null", "none"))
-"""What stands for a missing value, in small letters; a label or a text may be called so."""
+"""Texts for a missing value, in small letters; a label or a text may be called so."""
 BOOLEANS = frozenset(("true", "false"))
-"""What stands for a boolean, in small letters, as pandas reads it: True, TRUE and true are one."""
+"""Texts for a boolean, in small letters, as pandas reads them: True, TRUE and true are one."""
 
 
 def are_booleans(texts: Iterable[str]) -> bool:

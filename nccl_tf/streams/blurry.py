@@ -55,7 +55,7 @@ def blur_tasks(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ..
 
 
 def join_examples(parts: Sequence[Examples]) -> Examples:
-    """All examples of several parts of one form, in their order; inputs by their names.
+    """All examples of several parts of one form, in order; inputs by their names.
 
     Raises:
         UserError: The inputs of a part have other names than those of the first.

@@ -159,7 +159,7 @@ DATASETS: dict[str, StreamRow] = {
 
 
 SCHEMES = ("tfds", "folder", "list", "csv")
-"""What a data set by name begins with, before a colon: "tfds:mnist", "folder:pets"."""
+"""Beginnings of the name of a data set, before a colon: "tfds:mnist", "folder:pets"."""
 
 
 def scheme_of(name: Any) -> str | None:

@@ -42,7 +42,7 @@ from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.task import Task
 
 _NODES = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*", re.DOTALL)
-"""What TensorFlow says of its graph in the message of an error."""
+"""Lines on its graph in the message of an error of TensorFlow."""
 
 
 def stream_from_datasets(
@@ -65,7 +65,7 @@ def stream_from_datasets(
     Classes that have names go by them, in all tasks and in training and test alike: labels that are
     text, and those of data sets with `class_names` or `class_indices`, as
     `keras.utils.image_dataset_from_directory` makes them, whether these are numbers or one-hot
-    rows, integers or floats. The stream numbers them in their order there, where it is the same for
+    rows, integers or floats. The stream numbers them in order there, where it is the same for
     all, else sorted, and keeps them in `Stream.class_names`. A data set that was mapped has lost
     its `class_names`: set them again, `mapped.class_names = folder.class_names`.
 

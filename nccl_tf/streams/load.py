@@ -293,7 +293,7 @@ def stream_from_arrays(
             many training examples: dates make windows of a stream that has no boundaries, whose
             accuracies and forgetting `learn` measures.
         by: A period of the calendar, "day", "week", "month", "quarter" or "year": domains that are
-            dates make a task of each, in their order, or with fewer `num_tasks` ranges of whole
+            dates make a task of each, in order, or with fewer `num_tasks` ranges of whole
             ones. None for dates as they are.
         head: "single" or "multi" (split streams only).
         seed: Seed of class order, permutations, angles and subsets; >= 0.
@@ -325,7 +325,7 @@ def stream_from_arrays(
     cameras = np.arange(150) % 3, np.arange(50) % 3
     by_domain = nccl_tf.stream_from_arrays(train, test, domains=cameras)
     dates = np.datetime64("2026-01-01") + np.arange(150)
-    windows = nccl_tf.stream_from_arrays(  # in their order, the last fifth of each held out
+    windows = nccl_tf.stream_from_arrays(  # in order, the last fifth of each held out
         train, test_fraction=0.2, domains=dates, num_tasks=5
     )
     months = nccl_tf.stream_from_arrays(train, test_fraction=0.2, domains=dates, by="month")

@@ -142,7 +142,7 @@ class Stream:
 
         Args:
             function: From the inputs of a part of a task, [n, ...] or a dictionary of such arrays,
-                to the new ones, with a row for each example in their order.
+                to the new ones, with a row for each example in order.
 
         Raises:
             UserError: It makes another number of rows, NaN or infinity, or tasks of other forms.

@@ -254,10 +254,10 @@ class JointTask(_Trained):
 def training_parts(
     tasks: Sequence[Task], *, joint: bool = False, joins: bool = False
 ) -> list[Task] | list[JointTask]:
-    """What is trained on in turn: the tasks, their union alone, or at each task all so far.
+    """The parts to train on in turn: the tasks, their union, or at each task all so far.
 
     Args:
-        tasks: The tasks of a stream in their order.
+        tasks: The tasks of a stream in order.
         joint: Whether all are learned at once.
         joins: Whether each is learned with those before it.
     """

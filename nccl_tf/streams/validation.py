@@ -124,7 +124,7 @@ def _groups(labels: np.ndarray) -> np.ndarray:
 
 
 def _members(groups: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each group, and the rows of its members in their order."""
+    """Each group, and the rows of its members in order."""
     order = np.argsort(groups, kind="stable")
     different, starts = np.unique(groups[order], return_index=True)
     return zip(different.tolist(), np.split(order, starts[1:]), strict=True)

@@ -295,7 +295,9 @@ def test_a_private_name_of_a_learner_is_one_s_own(name):
     assert getattr(learner, name) == {}
 
 
-@pytest.mark.parametrize("name", ["_base", "_quantity_means", "_stream_batch", "_stream_weights_for_joint_mean"])
+@pytest.mark.parametrize(
+    "name", ["_base", "_quantity_means", "_stream_batch", "_stream_weights_for_joint_mean"]
+)
 def test_a_private_name_of_the_base_is_refused_where_it_is_set(name):
     with pytest.raises(UserError, match=f"received {name} = "):
         KeepsOwn(tiny_network(), nccl_tf.ReservoirMemory(5), own=name)
@@ -305,7 +307,8 @@ def test_a_private_name_of_the_base_is_refused_where_it_is_set(name):
     ("base", "name"),
     [
         (nccl_tf.Finetune, "_log"), (nccl_tf.Finetune, "_check_labels"),
-        (nccl_tf.ExperienceReplay, "_stream_weights_for_joint_mean"), (nccl_tf.ReservoirMemory, "_allocate"),
+        (nccl_tf.ExperienceReplay, "_stream_weights_for_joint_mean"),
+        (nccl_tf.ReservoirMemory, "_allocate"),
     ],
 )  # fmt: skip
 def test_a_class_defines_no_private_name_of_its_base(base, name):

@@ -47,7 +47,9 @@ class InterruptRequest:
         if self.signum is None and (self._trains or self._resume_hint is None):
             self.signum = signum
             name = signal.Signals(signum).name
-            print_at_once(f"{name}: stops after the steps under way; a second signal ends it at once")
+            print_at_once(
+                f"{name}: stops after the steps under way; a second signal ends it at once"
+            )
             return
         if self.signum is None:
             print_at_once(f"{Interrupted(signum)}; {self._resume_hint}")

@@ -1,1 +1,1 @@
-"""What is optional of a learner, a file each: objects beside it that see its steps and tasks."""
+"""Options of a learner, a file each: objects beside it that see its steps and tasks."""

@@ -351,7 +351,7 @@ class HeadInAxes:
         axes: In the columns of an orthogonal matrix [width, width].
 
     Attributes:
-        weights: Variables, of the head's trainable ones in their order.
+        weights: Variables, of the head's trainable ones in order.
     """
 
     def __init__(self, head: keras.layers.Dense, axes: np.ndarray):

@@ -17,13 +17,12 @@ class Option:
     """Something that changes or watches the steps of any learner; `learner.add_option` adds it.
 
     It is given what it needs when it is made, such as `learner.state` for variables that are saved
-    with the learner. An option overrides what it has a part in; by default nothing happens. One
-    that was added later is around the others: it sees a step's beginning before them, and its end
-    after them.
+    with the learner. An option overrides what it has a part in; by default nothing happens. The
+    one that was added last sees a step's beginning first, and its end last.
     """
 
     columns: ClassVar[Mapping[str, Column]] = MappingProxyType({})
-    """What it keeps of an example in the memory, as `Learner.columns`."""
+    """Its entries for an example in the memory, as `Learner.columns`."""
     on_replicas: ClassVar[bool] = True
     """Whether it runs on several replicas."""
     task_pass: ClassVar[tuple[str, ...]] = ()

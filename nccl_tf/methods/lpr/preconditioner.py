@@ -13,7 +13,7 @@ Make = Callable[[str, tuple[int, ...], str], keras.Variable]
 """Makes a variable of zeros from a name, a shape and a dtype."""
 
 Sums = tuple[tf.Tensor, tf.Tensor]
-"""What a preconditioner has read so far: Z^T Z, or the rows of Z, and c times the examples."""
+"""The sums of a preconditioner so far: Z^T Z, or the rows of Z, and c times the examples."""
 
 
 class Preconditioner:

@@ -357,7 +357,7 @@ def _real(path: Path) -> Path:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """What a path is; None of a link to nothing or to itself.
+    """The status of a path; None of a link to nothing or to itself.
 
     Raises:
         UserError: It cannot be looked at.

@@ -95,7 +95,7 @@ def _listed_members(path: Path) -> Members:
     forms = in_one_form({*train, *test})
     train, test = (_renamed(part, forms) for part in (train, test))
     names = sorted({*train, *test})
-    # Numbers in their order: 10 comes after 9.
+    # Numbers in order: 10 comes after 9.
     if all(name.isdecimal() and len(name) <= _MOST_DIGITS for name in names):
         names.sort(key=int)
     return Members(train, test, tuple(names), files, left_out)
