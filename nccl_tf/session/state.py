@@ -107,7 +107,7 @@ class SessionState:
         self._found: Checkpoint | None = None
         self._first = None if identity_has_weights else state_sha256(self._learned())
         self.earlier = learned_before(model)
-        """Steps and tasks of the learner before the session; once restored, those of a checkpoint."""
+        """Steps and tasks of the learner before the session, or before that of a checkpoint."""
         self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
