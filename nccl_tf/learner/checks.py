@@ -589,11 +589,11 @@ def as_optimizer(optimizer: Any) -> keras.optimizers.Optimizer:
         UserError: It is something else, such as a class.
     """
     try:
-        found = keras.optimizers.get(optimizer)
+        made = keras.optimizers.get(optimizer)
     except (KeyError, TypeError, ValueError):
-        found = None
-    if found is not None:
-        return found
+        made = None
+    if made is not None:
+        return made
     is_class = isinstance(optimizer, type)
     name = f"the class {optimizer.__name__}" if is_class else repr(optimizer)
     raise UserError(

@@ -260,8 +260,8 @@ class Core(keras.Model):
                 f"received a {type(network).__name__}, which is a learner, as network: expected a "
                 "plain keras.Model; take its network, learner.network"
             )
-        given, network = network, as_network(network)
-        self._base.arguments.replace({"network": given}, {"network": network})
+        received, network = network, as_network(network)
+        self._base.arguments.replace({"network": received}, {"network": network})
         if not vars(type(self)).get("one_pass"):
             check_holds_no_state(network, type(self).__name__)
         check_can_be_loaded(network)
@@ -322,10 +322,10 @@ class Core(keras.Model):
         self.nan_count = NanCount(self.devices.gather)
         self._base.made_with = [id(v) for v in self.trainable_variables]
         self._warn_of_shared_network()
-        if own := own_training(given):
+        if own := own_training(received):
             self.warn_once(
                 "training",
-                f"the network's class {type(given).__name__} has {', '.join(own)} of its own, "
+                f"the network's class {type(received).__name__} has {', '.join(own)} of its own, "
                 f"which no learner calls: {type(self).__name__} takes its own steps, by the loss "
                 "of compile; put augmentation into layers of the network, and another loss into "
                 "compile",
@@ -433,8 +433,8 @@ class Core(keras.Model):
         with tf.GradientTape() as tape:
             if at is not None:
                 tape.watch(at)
-            loss, more = loss_of()
-        return self.taped_gradients(tape, loss, at, scale), more
+            loss, auxiliary = loss_of()
+        return self.taped_gradients(tape, loss, at, scale), auxiliary
 
     def taped_gradients(
         self, tape: tf.GradientTape, loss: tf.Tensor, sources: Any = None, scale: Any = None
@@ -558,8 +558,8 @@ class Core(keras.Model):
             batch: Examples; those of weight 0 are not stored.
             logits: Of the batch.
         """
-        kept = {name: column(logits, batch) for name, column in self._kept_columns().items()}
-        self.memory.write(batch._replace(extras={**batch.extras, **kept}) if kept else batch)
+        entries = {name: column(logits, batch) for name, column in self._kept_columns().items()}
+        self.memory.write(batch._replace(extras={**batch.extras, **entries}) if entries else batch)
 
     def _log(self, batch: Batch, step: Step) -> dict[str, tf.Tensor]:
         """Update the metrics; returns their results.
@@ -932,11 +932,11 @@ class Core(keras.Model):
                 f"received {option!r} as an option, expected an object of a subclass of "
                 "nccl_tf.Option: make one, such as add_option(MyOption(learner))"
             )
-        given = {name: value for name, value in option.get_config().items() if value is not None}
-        for reason in filter(None, map(self.why_not, given)):
+        named = {name: value for name, value in option.get_config().items() if value is not None}
+        for reason in filter(None, map(self.why_not, named)):
             raise UserError(
-                f"received {' and '.join(f'{name}={value!r}' for name, value in given.items())}, "
-                f"but {type(self).__name__} {reason}: leave {' and '.join(given)} out"
+                f"received {' and '.join(f'{name}={value!r}' for name, value in named.items())}, "
+                f"but {type(self).__name__} {reason}: leave {' and '.join(named)} out"
             )
         self.devices.check_option(option)
         self._check_columns(option.columns)

@@ -396,14 +396,14 @@ class FitData:
                 "can be split off: give validation_data"
             )
         count = len(tf.nest.flatten(self.x)[0])
-        kept = math.floor(count * (1 - share))
-        if not 0 < kept < count:
+        trained = math.floor(count * (1 - share))
+        if not 0 < trained < count:
             raise UserError(
                 f"received validation_split={share} of {count} examples, which leaves a part "
                 "empty: give a share such as 0.1, or validation_data"
             )
         parts = copy.copy(self), copy.copy(self)
-        for part, rows in zip(parts, (slice(kept), slice(kept, None)), strict=True):
+        for part, rows in zip(parts, (slice(trained), slice(trained, None)), strict=True):
             part.x, part.y, part.weights = (
                 None if column is None else take_rows(column, rows)
                 for column in (self.x, self.y, self.weights)

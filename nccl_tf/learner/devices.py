@@ -240,9 +240,9 @@ class Replicas(OneDevice):
             UserError: It does.
         """
         if not option.on_replicas:
-            given = ", ".join(option.get_config()) or type(option).__name__
+            names = ", ".join(option.get_config()) or type(option).__name__
             raise UserError(
-                f"received {given} under a tf.distribute strategy, which runs on one replica only: "
+                f"received {names} under a tf.distribute strategy, which runs on one replica only: "
                 "leave it out, or build the learner outside of the strategy's scope"
             )
 

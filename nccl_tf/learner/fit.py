@@ -97,9 +97,10 @@ class Fit(keras.callbacks.Callback):
             x, y, weights, batch_size=batch_size, epochs=epochs, seed=seed,
             steps_per_epoch=steps_per_epoch, validation_split=validation_split or None,
         )  # fmt: skip
-        given = data.validation if validation_data is None else validation_data
-        validation = None if given is None else FitData.of_validation(given, validation_batch_size)
-        if validation is not None:
+        held_out = data.validation if validation_data is None else validation_data
+        validation = None
+        if held_out is not None:
+            validation = FitData.of_validation(held_out, validation_batch_size)
             validation.batch_size = validation.batch_size or batch_size
             if validation_steps is None:
                 validation.check_ends()

@@ -102,5 +102,5 @@ def at_least_float32(logits: tf.Tensor) -> tf.Tensor:
 
 def without_stream_classes(batch: Batch) -> Batch:
     """A batch as memories store it, without what the stream's loss alone looks at."""
-    kept = {name: part for name, part in batch.extras.items() if name != STREAM_CLASSES}
-    return batch._replace(extras=kept)
+    extras = {name: part for name, part in batch.extras.items() if name != STREAM_CLASSES}
+    return batch._replace(extras=extras)

@@ -318,17 +318,17 @@ class Learner(Core):
             UserError: It has none.
         """
         rank, probabilities = len(self.network.output_shape), ends_in_probabilities(self.network)
-        found = ExampleLoss(loss, rank, classes, probabilities, self.num_classes)
-        found.check(
+        checked = ExampleLoss(loss, rank, classes, probabilities, self.num_classes)
+        checked.check(
             type(self).__name__, self.why_not("loss"), self.why_not("targets"),
             self.heads is not None,
         )  # fmt: skip
-        if not found.has_classes and any(memory.by_class for memory in self.memories()):
+        if not checked.has_classes and any(memory.by_class for memory in self.memories()):
             raise UserError(
-                f"received {found.described} with a {type(self.memory).__name__}, which keeps "
-                f"examples by their class: {found.instead('a ReservoirMemory')}"
+                f"received {checked.described} with a {type(self.memory).__name__}, which keeps "
+                f"examples by their class: {checked.instead('a ReservoirMemory')}"
             )
-        return found
+        return checked
 
     @one_at_a_time
     def fit(
@@ -428,7 +428,7 @@ class Learner(Core):
         self._know_classes(data, fit.validation)
         checks.check_task_id(task_id)
         task_pass.check_can_be_passed(data, self.options)
-        known = self._known_of(data, task_id)
+        host_facts = self._known_of(data, task_id)
         if fit.validation is not None:
             self._check_labels(fit.validation, task_id)
         self._try_metrics(data)
@@ -457,7 +457,7 @@ class Learner(Core):
         # Keras runs it.
         self.progress.left_open = "an earlier fit, which did not end,"
         forget_epoch_of_backup(self)
-        self.execution.known = known
+        self.execution.known = host_facts
         try:
             shuffle = bool(shuffle and data.shuffles)
             run = super().fit if loop is None else functools.partial(loop.fit, self)
@@ -588,7 +588,7 @@ class Learner(Core):
             self.progress.warn_of_open_task()
         checks.check_task_id(task_id)
         data = prepared_data(self.network, FitData(x, y, sample_weight))
-        known = self._known_of(data, task_id)
+        host_facts = self._known_of(data, task_id)
         self._try_metrics(data)
         factors = self.class_factors(class_weight, self._base.class_names)
         if not self._base.has_looked:
@@ -599,7 +599,7 @@ class Learner(Core):
             self.check_rate()
         if self._memory_waits:
             self.build_memory(self.as_batch(data.columns))
-        before, self.execution.known = self.execution.known, known
+        before, self.execution.known = self.execution.known, host_facts
         try:
             logs = super().train_on_batch(data.x, data.y, data.weights, return_dict=return_dict)
         finally:
@@ -766,8 +766,8 @@ class Learner(Core):
 
     def _flatten_metrics_in_order(self, logs: dict[str, Any]) -> Any:
         own = self.log_names[1:]
-        kept = {name: value for name, value in logs.items() if name not in own}
-        return super()._flatten_metrics_in_order(kept)
+        of_metrics = {name: value for name, value in logs.items() if name not in own}
+        return super()._flatten_metrics_in_order(of_metrics)
 
     def _named_batch(self, data: FitData, task_id: int | None) -> FitData:
         # A batch without its task is refused in the graph, where a task is not open.
@@ -986,12 +986,12 @@ class Learner(Core):
     def _count_predictions(self, inputs: Any, labels: tf.Tensor, tasks: tf.Tensor) -> tf.Tensor:
         # Two batches of dense layers keep two cores busy; convolutions fill them, and the memory.
         at_once = 1 if has_convolutions(self.network, frozen=True) else 2
-        found = measures.confusion(
+        cells = measures.confusion(
             self, self.example_loss.predicted, inputs, labels, tasks, self._classes, at_once
         )
-        _, predicted, counts = tf.unstack(found, axis=1)
+        _, predicted, counts = tf.unstack(cells, axis=1)
         self.nan_count.add(tf.reduce_sum(tf.where(predicted == self._classes, counts, 0)))
-        return found
+        return cells
 
     def _check_labels(self, data: FitData, task: Any, table: np.ndarray | None = None) -> None:
         """Check the labels, weights and tasks of examples that the host has.

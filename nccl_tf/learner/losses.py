@@ -548,15 +548,15 @@ def _as_loss(loss: Any) -> Any:
 
 def _as_metric(metric: Any) -> Any:
     try:
-        found = keras.metrics.get(metric)
+        made = keras.metrics.get(metric)
     except (KeyError, TypeError, ValueError):
-        found = None
-    if found is None:
+        made = None
+    if made is None:
         raise UserError(
             f"received the metric {metric!r}: expected a keras.metrics object, a function of "
             'targets and outputs, or the name of one, such as "accuracy"'
         )
-    return found
+    return made
 
 
 def _is_of_keras(loss: keras.losses.Loss) -> bool:

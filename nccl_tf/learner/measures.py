@@ -62,10 +62,10 @@ class StepMeans(keras.metrics.Metric):
 
     def update_state(self, values: tf.Tensor) -> None:
         """Add a step: `values` is float32 [logs], NaN where the step did not measure."""
-        known = tf.equal(values, values)  # NaN is not
-        values = tf.cast(tf.where(known, values, 0.0), self.total.dtype)
+        measured = tf.equal(values, values)  # NaN is not
+        values = tf.cast(tf.where(measured, values, 0.0), self.total.dtype)
         self.total.value.assign_add(values)
-        self.count.value.assign_add(tf.cast(known, self.count.dtype))
+        self.count.value.assign_add(tf.cast(measured, self.count.dtype))
 
     def result(self) -> dict[str, tf.Tensor]:
         means = tf.unstack(self.total.value / self.count.value)
@@ -160,21 +160,21 @@ def confusion(
         Cells without any are left out: there are classes squared of them.
     """
 
-    def add(number: tf.Tensor, found: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+    def add(number: tf.Tensor, written: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
         start = number * BATCH
         part = slice(start, start + BATCH)
         some = tf.nest.map_structure(lambda column: column[part], inputs)
         logits = outputs_at_test(model, {"inputs": some, "task": tasks[part]})
         is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1)
         taken = tf.where(is_nan, tf.constant(classes, tf.int64), predicted(logits))
-        return number + 1, found.write(number, labels[part] * (classes + 1) + taken)
+        return number + 1, written.write(number, labels[part] * (classes + 1) + taken)
 
     batches = -(-tf.shape(labels)[0] // BATCH)
-    found = tf.TensorArray(tf.int64, batches, element_shape=[None], infer_shape=False)
-    _, found = tf.while_loop(
-        lambda number, _: number < batches, add, (0, found), parallel_iterations=at_once
+    written = tf.TensorArray(tf.int64, batches, element_shape=[None], infer_shape=False)
+    _, written = tf.while_loop(
+        lambda number, _: number < batches, add, (0, written), parallel_iterations=at_once
     )
-    cells, _, counts = tf.unique_with_counts(found.concat(), tf.int64)
+    cells, _, counts = tf.unique_with_counts(written.concat(), tf.int64)
     return tf.stack([cells // (classes + 1), cells % (classes + 1), counts], axis=1)
 
 

@@ -112,11 +112,11 @@ class ReplayLearner(Learner):
 
     def _as_computed(self, replay: Batch) -> Batch:
         """A memory batch whose `columns` are float64, as the logits are, in a float64 network."""
-        kept = {
+        columns = {
             name: tf.cast(column, self._logits_dtype) if column.dtype == tf.float32 else column
             for name, column in replay.extras.items()
         }
-        return replay._replace(extras=kept)
+        return replay._replace(extras=columns)
 
     def replay(self, batch: Batch, *replays: Batch) -> Step:
         """The gradients of one step on the stream and on the memory: of `replay_loss`."""

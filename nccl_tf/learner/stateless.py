@@ -79,8 +79,8 @@ def gradient(
         loss = loss_of(logits, batch)
         return tf.add_n([loss, *map(at_least_float32, losses)]), (loss, logits, after)
 
-    gradients, more = learner.gradient(loss_at, at=weights)
-    return AtWeights(gradients, *more)
+    gradients, auxiliary = learner.gradient(loss_at, at=weights)
+    return AtWeights(gradients, *auxiliary)
 
 
 def losses(learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool) -> tf.Tensor:

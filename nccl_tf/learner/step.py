@@ -76,13 +76,13 @@ class Step(NamedTuple):
         Raises:
             UserError: It has a log of another name, or none of the loss.
         """
-        given = {**self.logs, "loss": self.loss}
-        if unknown := sorted(set(given) - set(names)):
+        logs_given = {**self.logs, "loss": self.loss}
+        if unknown := sorted(set(logs_given) - set(names)):
             raise UserError(
                 f"received the logs {unknown} beside {list(names)}, which would be dropped: "
                 "expected names of log_names; add them to the class's log_names, or leave them out"
             )
-        logs = {name: tf.cast(given.get(name, math.nan), tf.float32) for name in names}
+        logs = {name: tf.cast(logs_given.get(name, math.nan), tf.float32) for name in names}
         return self._replace(gradients=list(self.gradients), logs=logs)
 
     @property

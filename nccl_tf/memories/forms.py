@@ -182,10 +182,10 @@ def refusing_other_shapes() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        found = _LOOK in error.message and _SHAPES.search(error.message)
-        if not found:
+        shapes = _LOOK in error.message and _SHAPES.search(error.message)
+        if not shapes:
             raise
-        given, stored = (tuple(map(int, s.strip("[]").split(",")[1:])) for s in found.groups())
+        given, stored = (tuple(map(int, s.strip("[]").split(",")[1:])) for s in shapes.groups())
         raise _of_another_shape("rows", given, stored, "") from error
 
 

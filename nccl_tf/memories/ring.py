@@ -83,10 +83,10 @@ class RingMemory(Memory):
 
     def _index(self, task_classes: Sequence[Sequence[int]]) -> int:
         """Number the classes of each task; returns the slots that they need."""
-        known = classes_of_tasks("task_classes", task_classes)
-        if self.slots_per_class < 1 or not known or not all(known):
-            raise UserError(_refusal(self.slots_per_class, known))
-        object.__setattr__(self, "task_classes", known)
+        classes = classes_of_tasks("task_classes", task_classes)
+        if self.slots_per_class < 1 or not classes or not all(classes):
+            raise UserError(_refusal(self.slots_per_class, classes))
+        object.__setattr__(self, "task_classes", classes)
         self._cells = TaskClassIndex(self.task_classes)
         self._task_regions = self._regions_of_tasks()
         return self.slots_per_class * self._cells.count
@@ -151,10 +151,10 @@ class RingMemory(Memory):
     ) -> None:
         """As `Memory.add_classes`: rings for one more task, of the classes that no task lists."""
         # Without task_classes the first fit takes them from the heads, which have grown.
-        known = self.task_classes or [classes]
-        new = [label for label in classes if not is_listed(label, known)]
+        listed = self.task_classes or [classes]
+        new = [label for label in classes if not is_listed(label, listed)]
         if new:
-            self._list_classes([*known, new])
+            self._list_classes([*listed, new])
         if new and self.is_allocated:
             # The last row of these stands for no slot.
             columns = *self._base.inputs, self.labels, self.tasks, *self.columns.values()
@@ -179,8 +179,8 @@ class RingMemory(Memory):
             the weights are 0 where a slot is empty and for tasks that have not ended.
         """
         slots, filled = self._slots_by_task()
-        known = filled & self.ended.value[:, None]
-        rows = self.rows(slots.reshape(-1), tf.cast(tf.reshape(known, [-1]), tf.float32))
+        readable = filled & self.ended.value[:, None]
+        rows = self.rows(slots.reshape(-1), tf.cast(tf.reshape(readable, [-1]), tf.float32))
         return rows.map(lambda part: tf.reshape(part, (*slots.shape, *part.shape[1:])))
 
     def read_task(self, task: tf.Tensor) -> Batch:
@@ -225,8 +225,8 @@ class RingMemory(Memory):
         Raises:
             UserError: The ring was built for fewer tasks.
         """
-        known = tf.get_static_value(task_id)
-        if known is not None and not 0 <= known < len(self.task_classes):
+        number = tf.get_static_value(task_id)
+        if number is not None and not 0 <= number < len(self.task_classes):
             raise UserError(
                 f"received the end of task {task_id}, but the ring was built for "
                 f"{len(self.task_classes)} tasks: pass the classes of every task as task_classes"

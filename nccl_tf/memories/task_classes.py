@@ -51,8 +51,8 @@ class TaskClassIndex:
         """int64 [n]: the index of each example's pair; `count` for padding and unknown pairs."""
         labels = class_numbers(batch.labels)
         places = _places(self._shape, batch.tasks, labels)
-        found = tf.gather(self._bordered.read(), places)
-        return tf.where(batch.weights > 0, found, self.count)
+        cells = tf.gather(self._bordered.read(), places)
+        return tf.where(batch.weights > 0, cells, self.count)
 
 
 def entries_at(table: np.ndarray, tasks: tf.Tensor, labels: tf.Tensor, outside: Any) -> tf.Tensor:

@@ -121,8 +121,8 @@ def _warn_of_recipe(method: Method, network: Any, stream: "Stream") -> None:
     drops = any("Dropout" in type(layer).__name__ for layer in layers_of(network))
     rows = [(row, row.default_of(stream.family)) for row in method.hyperparameters]
     rate = method.learning_rates.of_family(stream.family)
-    given = [f"{row.name}={value:g}" for row, value in rows if row.part == "optimizer" and value]
-    wants = [f"an optimizer SGD({', '.join([f'{rate:g}', *given])})"] if given else []
+    numbers = [f"{row.name}={value:g}" for row, value in rows if row.part == "optimizer" and value]
+    wants = [f"an optimizer SGD({', '.join([f'{rate:g}', *numbers])})"] if numbers else []
     wants += [
         f"{row.name} {value:g} in the network, which has none"
         for row, value in rows

@@ -85,8 +85,8 @@ class GSSGreedy(ReplayLearner):
                 lambda: tf.constant(float("nan")),
             )
             here = step.logits, {"loss": step.logs["loss"], "memory_loss": memory_loss}
-            kept = tf.nest.map_structure(lambda old, new: tf.where(i > 0, old, new), first, here)
-            return i + 1, kept
+            best = tf.nest.map_structure(lambda old, new: tf.where(i > 0, old, new), first, here)
+            return i + 1, best
 
         outputs = self.network.outputs[0]
         raw = tf.zeros([tf.shape(batch.labels)[0], *outputs.shape[1:]], outputs.dtype)

@@ -135,17 +135,17 @@ class Evaluation:
 
         Those of the first `kept` tasks together are the confusions of the row.
         """
-        found: list[tf.Tensor] = []
+        cells_of_tasks: list[tf.Tensor] = []
         for task in tasks:
             before_each()
             images, labels = task.test
             start = time.perf_counter()
             with self._learner.use_weights(which):
-                found.append(self._learner.confusion(images, labels, task.task_id))
+                cells_of_tasks.append(self._learner.confusion(images, labels, task.task_id))
             self.seconds += time.perf_counter() - start
         start = time.perf_counter()
-        cells = tf.concat(found, 0).numpy()
-        ends = np.cumsum([len(part) for part in found])
+        cells = tf.concat(cells_of_tasks, 0).numpy()
+        ends = np.cumsum([len(part) for part in cells_of_tasks])
         self.seconds += time.perf_counter() - start
         each = np.split(cells, ends[:-1])
         if kept:

@@ -198,8 +198,8 @@ class SessionState:
 
     def _whose(self) -> dict[str, Any]:
         """The identity of the session. Under XLA rounding depends on the steps of a program."""
-        given = variables_that_decide_bits()
-        environment = {_ENVIRONMENT: given} if given else {}
+        variables = variables_that_decide_bits()
+        environment = {_ENVIRONMENT: variables} if variables else {}
         return {**self._identity, _XLA: self._model.execution.per_program, **environment}
 
     def _check_first(

@@ -356,9 +356,9 @@ class HeadInAxes:
 
     def __init__(self, head: keras.layers.Dense, axes: np.ndarray):
         self._head, self._axes = head, axes
-        found = {v.path: self._turned(v, v.numpy(), axes.T) for v in head.variables}
-        self.weights = [tf.Variable(found[v.path]) for v in head.trainable_variables]
-        self._fixed = [tf.constant(found[v.path]) for v in head.non_trainable_variables]
+        turned = {v.path: self._turned(v, v.numpy(), axes.T) for v in head.variables}
+        self.weights = [tf.Variable(turned[v.path]) for v in head.trainable_variables]
+        self._fixed = [tf.constant(turned[v.path]) for v in head.non_trainable_variables]
 
     def __call__(self, features: tf.Tensor) -> tf.Tensor:
         """Logits [n, classes] of features [n, width] in the axes."""
