@@ -1,1 +1,1 @@
-"""What every learner and every memory must do, as checks on a class of a user's own."""
+"""Checks of what every learner and every memory must do, on a class of a user's own."""

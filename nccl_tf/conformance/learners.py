@@ -25,6 +25,7 @@ from nccl_tf.conformance.trial import (
     in_float64,
     rows_as_bytes,
     state_of,
+    without_warnings,
 )
 from nccl_tf.device_file.export import check_exports, export_learner
 from nccl_tf.errors import UserError
@@ -87,8 +88,8 @@ def check_learner(
             than their defaults show more; None for `trial` of the class's row, if it has one.
         network: A function that makes the network, a new one at each call; None for a dense one of
             eight units.
-        memory: A function that makes the memory; None for one of the class's `memory_class` with
-            six slots, or two for each class.
+        memory: A function that makes the memory; None for one of the kind that the class's row
+            names, or without a row of its `memory_class`, with six slots, or two for each class.
         optimizer: A function that makes the optimizer; None for SGD with the rate 0.1.
         loss: As for `compile`; None for its default.
         tasks: Arrays of inputs [n, ...] and labels [n, ...] of two tasks, n >= 16; None for images
@@ -111,10 +112,11 @@ def check_learner(
     print(report)  # a line for each item
     ```
     """
+    row = next((row for row in METHODS.values() if row.is_of(learner)), None)
     if arguments is None:
-        of_rows = [row.trial for row in METHODS.values() if row.is_of(learner)]
-        arguments = of_rows[0] if of_rows else {}
-    trial = LearnerItems(learner, network, memory, optimizer, loss, tasks, arguments)
+        arguments = row.trial if row else {}
+    kind = row.memory if row else None
+    trial = LearnerItems(learner, network, memory or kind, optimizer, loss, tasks, arguments)
     excuses = {name: reason for name in ITEMS if (reason := learner.why_not(name))}
     report = run(learner.__name__, ITEMS, items, trial, excuses, _REFUSALS)
     if raises:
@@ -123,7 +125,7 @@ def check_learner(
 
 
 class LearnerItems(LearnerTrial):
-    """What is asked of a class of learners, a method an item, on what its trial has made."""
+    """The items that a class of learners is asked for, a method each, on what its trial made."""
 
     def check_docstring(self) -> None:
         """The class has a docstring with an example, which runs."""
@@ -202,7 +204,7 @@ class LearnerItems(LearnerTrial):
             weights[0] = np.nan
         before, skipped = state_of(learner), int(learner.progress.skipped.numpy())
         batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
-        with contextlib.nullcontext() if floats else contextlib.suppress(UserError):
+        with without_warnings(), contextlib.nullcontext() if floats else contextlib.suppress(UserError):
             learner.fit(batches, verbose=0, task_id=1, end_task=False)
         if said := difference(state_of(learner), before):
             raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")
@@ -213,13 +215,12 @@ class LearnerItems(LearnerTrial):
 
     def check_padding(self) -> None:
         """Rows of weight 0 leave no trace in the step, whatever they hold and however many."""
-        plain = self._learned_beside_padding(0, 0)
-        if plain is None:
-            return
-        for rows, content in ((2, 0), (2, 1), (3, 1)):
-            padded = self._learned_beside_padding(rows, content)
-            assert padded is not None
-            for (name, value), other in zip(plain.items(), padded.values(), strict=True):
+        with in_float64():
+            plain = self._learned_beside_padding(0, 0)
+            cases = ((2, 0), (2, 1), (3, 1)) if plain is not None else ()
+            padded = [self._learned_beside_padding(*case) for case in cases]
+        for (rows, _), values in zip(cases, padded, strict=True):
+            for (name, value), other in zip(plain.items(), values.values(), strict=True):
                 if not np.allclose(other, value, rtol=1e-6, atol=1e-9):
                     raise DiffersError(
                         f"other values of {name} after a step with {rows} rows of weight 0 more",
@@ -234,8 +235,7 @@ class LearnerItems(LearnerTrial):
             rows: Rows of weight 0 that the stream batch and each read of the memory have more.
             content: Chooses what they hold.
         """
-        with in_float64():
-            learner = self.new()
+        learner = self.new()
         layers = layers_of(learner.network, include_self=True)
         random = len(learner.network.variables) > len(learner.network.weights)
         if random or any(isinstance(each, keras.layers.BatchNormalization) for each in layers):

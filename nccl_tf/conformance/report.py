@@ -1,4 +1,4 @@
-"""What checks found: a verdict for each item, and one error for all that failed."""
+"""The findings of checks: a verdict for each item, and one error for all that failed."""
 
 import sys
 import traceback
@@ -29,7 +29,7 @@ class DiffersError(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of an item.
+    """The verdict on an item.
 
     Attributes:
         item: Its name.
@@ -140,5 +140,6 @@ def run(
             if not isinstance(error, DiffersError):
                 raised = f"{type(error).__name__} ({reason}){_place(error)}"
                 reason = f"received {raised}, expected no error"
+                reason = "; ".join([reason, *getattr(error, "__notes__", ())])
         verdicts.append(Verdict(name, outcome, reason))
     return CheckReport(subject, tuple(verdicts))

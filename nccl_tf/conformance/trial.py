@@ -1,4 +1,4 @@
-"""What a class is tried on: two tasks of a few examples, a small network and a memory."""
+"""The trial of a class: two tasks of a few examples, a small network and a memory."""
 
 import contextlib
 import copy
@@ -18,7 +18,9 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.batch import take_rows
 from nccl_tf.conformance.report import DiffersError
+from nccl_tf.learner.execution import LOGGER
 from nccl_tf.learner.learner import Learner
+from nccl_tf.memories.kinds import get_memory
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory
 
@@ -27,6 +29,10 @@ SEED = 3
 _SHAPE = (4, 4, 1)
 _COUNT = 16
 _COUNTERS = ("skipped", "skipped_in_a_row")
+_IN_FLOAT64 = (
+    'this item makes networks that compute in float64, by Keras\'s policy "float64": give constants '
+    "and casts the dtype of the logits in place of float32"
+)
 Examples = tuple[Any, Any]
 
 
@@ -49,7 +55,8 @@ class LearnerTrial:
 
     Args:
         learner: The class.
-        network, memory, optimizer: Functions that make a new one; None for a small one.
+        network, memory, optimizer: Functions that make a new one; None for a small one. For a
+            memory also the name of its kind.
         loss: As for `compile`.
         tasks: Inputs and labels of two tasks, arrays; None for `two_tasks`.
         arguments: Further arguments of the constructor.
@@ -59,7 +66,7 @@ class LearnerTrial:
         self,
         learner: type[Learner],
         network: Callable[[], keras.Model] | None,
-        memory: Callable[[], Memory] | None,
+        memory: Callable[[], Memory] | str | None,
         optimizer: Callable[[], keras.optimizers.Optimizer] | None,
         loss: Any,
         tasks: Sequence[Examples] | None,
@@ -69,7 +76,7 @@ class LearnerTrial:
         self.tasks = two_tasks() if tasks is None else list(tasks)
         self.arguments = dict(arguments)
         self._network = network or self._dense
-        self._memory = memory or self._small
+        self._memory = memory if callable(memory) else lambda: self._small(memory)
         self._optimizer = optimizer or (lambda: keras.optimizers.SGD(0.1))
         self._loss = {} if loss is None else {"loss": loss}
         self._first: dict[str, list[np.ndarray]] = {}
@@ -142,17 +149,16 @@ class LearnerTrial:
         layers = [keras.layers.Dense(8, "relu"), keras.layers.Dense(classes)]
         return keras.Sequential([keras.Input(shape), keras.layers.Flatten(), *layers])
 
-    def _small(self) -> Memory:
-        kind = self.learner.memory_class
-        assert kind is not None
-        kind = ReservoirMemory if kind is Memory else kind
-        sizes: dict[str, Any] = {
-            "capacity": 6,
-            "slots_per_class": 2,
-            "task_classes": self.classes,
-            "seed": SEED,
-        }
-        return kind(**{n: v for n, v in sizes.items() if n in inspect.signature(kind).parameters})
+    def _small(self, kind: str | None) -> Memory:
+        """A memory of a kind, or without one of the class's `memory_class`."""
+        if kind is not None and (self.has_classes or not get_memory(kind).memory_class().by_class):
+            sizes: dict[str, Any] = {"capacity": 6, "slots": 2, "rule": "exact", "seed": SEED}
+            return get_memory(kind).build(task_classes=self.classes, **sizes)
+        made = self.learner.memory_class
+        assert made is not None
+        made = ReservoirMemory if made is Memory else made
+        sizes = {"capacity": 6, "slots_per_class": 2, "task_classes": self.classes, "seed": SEED}
+        return made(**{n: v for n, v in sizes.items() if n in inspect.signature(made).parameters})
 
 
 def state_of(learner: Learner) -> dict[str, np.ndarray]:
@@ -188,13 +194,26 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 @contextlib.contextmanager
 def in_float64() -> Any:
-    """Networks that the body makes compute in float64."""
+    """Networks that the body makes compute in float64, and an error of the body says so."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("float64")
     try:
         yield
+    except Exception as error:
+        error.add_note(_IN_FLOAT64)
+        raise
     finally:
         keras.config.set_dtype_policy(before)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Any:
+    """A context in which learners log nothing, where the body asks for what they warn of."""
+    before, LOGGER.disabled = LOGGER.disabled, True
+    try:
+        yield
+    finally:
+        LOGGER.disabled = before
 
 
 def frozen(value: Any) -> Any:

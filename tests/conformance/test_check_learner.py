@@ -10,6 +10,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.conformance.learners import ITEMS
 from nccl_tf.errors import UserError
+from nccl_tf.methods.registry import METHODS
 
 BROKEN: dict[str, type] = {}
 """A class that fails an item, by the item."""
@@ -221,6 +222,36 @@ def test_a_memory_that_a_task_s_end_empties_holds():
     nccl_tf.check_learner(
         Empties, items=["memory_of_stream"], memory=lambda: nccl_tf.ReservoirMemory(6)
     )
+
+
+def test_a_registered_class_is_tried_with_the_memory_of_its_row(monkeypatch):
+    tried = []
+
+    class Registered(Own):
+        def __init__(self, network, memory, **kwargs):
+            super().__init__(network, memory, **kwargs)
+            tried.append(type(memory))
+
+    row = nccl_tf.Method(name="registered", title="R", learner=Registered, memory="balanced")
+    monkeypatch.setitem(METHODS, "registered", row)
+    nccl_tf.check_learner(Registered, items=["logs"])
+    assert tried == [nccl_tf.BalancedMemory]
+
+
+def test_the_step_that_is_to_be_skipped_is_not_warned_of(caplog):
+    nccl_tf.check_learner(Own, items=["skipped_step"])
+    assert "changed nothing" not in caplog.text
+
+
+@pytest.mark.parametrize("item", ["padding", "jit_compile"])
+def test_an_error_in_float64_says_that_it_is_one(item):
+    class Single(Own):
+        def stream_losses(self, logits, batch):
+            return super().stream_losses(logits, batch) * tf.ones(len(batch.labels), tf.float32)
+
+    report = nccl_tf.check_learner(Single, items=[item, "logs"], raises=False)
+    assert "float64" in report[item].reason.rpartition("expected no error")[2]
+    assert report["logs"].outcome == "held"
 
 
 def test_what_a_hook_raises_is_what_was_received():
