@@ -311,12 +311,12 @@ class Memory:
         before, self._base.forms = self._base.forms, Forms(self._base.forms.inputs, labels)
         self._base.arguments.follow(before.config(), self._base.forms.config())
 
-    def of_whole_rows(self, batch: Batch) -> Batch:
-        """A batch to write, whose inputs fill a slot: shorter ones would be written into a part.
+    def writable(self, batch: Batch) -> Batch:
+        """A batch in the form in which it can be written: each input fills a slot of its column.
 
-        Where the graph does not know their shape, what follows from the weights waits for a look
-        at it, so that the memory stays as it is where a batch does not fit. While the memory stores
-        nothing, all weights are 0.
+        A shorter one would be written into a part of the slot. Where the graph does not know their
+        shape, what follows from the weights waits for a look at it, so that the memory stays as it
+        is where a batch does not fit. While the memory stores nothing, all weights are 0.
 
         Raises:
             UserError: The memory was built without shapes and has seen no fit.
@@ -631,7 +631,7 @@ class Memory:
                 extras than the memory has columns for, or it was built without shapes and has seen
                 no fit.
         """
-        batch = self.of_whole_rows(batch)
+        batch = self.writable(batch)
         self.put(batch, self.kept_slots_for(batch))
 
     def kept_slots_for(self, batch: Batch) -> tf.Tensor:

@@ -216,7 +216,7 @@ class RingMemory(Memory):
 
     def write(self, batch: Batch) -> None:
         """As `Memory.write`, for a batch of any size."""
-        batch = self.of_whole_rows(batch)
+        batch = self.writable(batch)
         self.place(batch, self.slots_for(batch))
 
     def close_task(self, task_id: int) -> None:

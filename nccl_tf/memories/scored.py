@@ -63,7 +63,7 @@ class ScoredMemory(Memory):
         Raises:
             UserError: The inputs are not of the memory's dtype.
         """
-        batch = self.of_whole_rows(batch)
+        batch = self.writable(batch)
         scores = tf.clip_by_value(cosines + 1.0, 0.0, 2.0)
         slots = tf.cond(
             self.has_room(),
