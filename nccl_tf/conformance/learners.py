@@ -204,7 +204,10 @@ class LearnerItems(LearnerTrial):
             weights[0] = np.nan
         before, skipped = state_of(learner), int(learner.progress.skipped.numpy())
         batches = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
-        with without_warnings(), contextlib.nullcontext() if floats else contextlib.suppress(UserError):
+        with (
+            without_warnings(),
+            contextlib.nullcontext() if floats else contextlib.suppress(UserError),
+        ):
             learner.fit(batches, verbose=0, task_id=1, end_task=False)
         if said := difference(state_of(learner), before):
             raise DiffersError(f"{said} after a batch with NaN", "all as it was before it")

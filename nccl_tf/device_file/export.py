@@ -14,11 +14,11 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.device_file import walker
 from nccl_tf.device_file.agreement import checked_difference
-from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.flat_file import FlatFile
 from nccl_tf.device_file.layout import FORMAT, Layout
 from nccl_tf.device_file.program import Program
 from nccl_tf.device_file.runtime import schema
+from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.errors import UserError, checked_at_least, one_line
 from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.devices import OneDevice

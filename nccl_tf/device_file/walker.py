@@ -9,8 +9,8 @@ from tensorflow.python.framework import function_def_to_graph
 from tensorflow.python.ops import cond_v2
 
 from nccl_tf.device_file import rows
-from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.replacements import REPLACEMENTS
+from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.words import Words
 from nccl_tf.keras_private import add_operation, function_in
 

@@ -122,7 +122,6 @@ class ForgettingDiagnostics(keras.callbacks.Callback, Option):
             every = 1 if self.extent == "full" else GAMMA_EVERY
             self._gamma = GammaSum(model, shadow, self.smoothness, self._batches[0], every)
 
-
             def losses(batch: Batch) -> tf.Tensor:
                 return model.example_loss.of(model.forward(batch, training=False).masked, batch)
 

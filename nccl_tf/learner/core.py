@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_private_names
-from nccl_tf.arguments.constructor_arguments import ConstructorArguments
 from nccl_tf.arguments.choices import MASKS, STORES
+from nccl_tf.arguments.constructor_arguments import ConstructorArguments
 from nccl_tf.arguments.constructors import refuse_unknown, show_arguments
 from nccl_tf.arguments.hyperparameters import Hyperparameter, Rows, rows_of
 from nccl_tf.batch import Batch, as_batch, as_floatx, rows_with_nan, split_inputs
@@ -61,8 +61,8 @@ from nccl_tf.networks.inspection import (
     place_mask,
     vocabularies,
 )
-from nccl_tf.user_data import check_not_ragged
 from nccl_tf.rng import with_argument
+from nccl_tf.user_data import check_not_ragged
 
 AnOption = TypeVar("AnOption", bound=Option)
 

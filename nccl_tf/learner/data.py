@@ -12,6 +12,9 @@ import tensorflow as tf
 from nccl_tf.batch import check_one_target, check_task_ids, split_inputs, take_rows
 from nccl_tf.errors import UserError
 from nccl_tf.keras_private import adapter_of
+from nccl_tf.streams.batches import IndexedBatches
+from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.task import JointTask, Task
 from nccl_tf.user_data import (
     ARRAYS,
     BATCHES,
@@ -23,9 +26,6 @@ from nccl_tf.user_data import (
     class_names_of,
     form_of,
 )
-from nccl_tf.streams.batches import IndexedBatches
-from nccl_tf.streams.stream import Stream
-from nccl_tf.streams.task import JointTask, Task
 
 BATCH_SIZE, TEST_BATCH_SIZE, ARRAYS_BATCH_SIZE = 10, 500, 32
 """Examples in a batch of a task, of training and of test, and of arrays, where the user names no

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.attributes import check_attribute
-from nccl_tf.arguments.constructor_arguments import restored
 from nccl_tf.arguments.choices import STORES
+from nccl_tf.arguments.constructor_arguments import restored
 from nccl_tf.batch import Batch, as_task_ids, class_numbers, split_inputs, take_rows
 from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, checked_name
@@ -46,11 +46,11 @@ from nccl_tf.learner.execution import StepFunctions, StepsByIndex, most_steps
 from nccl_tf.learner.fit import Fit, listed, progress_bar
 from nccl_tf.learner.heads import MASKED_LOGIT
 from nccl_tf.learner.losses import ExampleLoss, weighted_mean
-from nccl_tf.learner.variable_flags import VariableFlags
 from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.step_log import StepLog
 from nccl_tf.learner.preprocessor import prepared_data, prepares
 from nccl_tf.learner.turns import alone, one_at_a_time
+from nccl_tf.learner.variable_flags import VariableFlags
 from nccl_tf.memories.forms import refusing_other_shapes
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.networks.inspection import (
@@ -63,8 +63,8 @@ from nccl_tf.networks.inspection import (
     makes_mask,
     text_inputs,
 )
-from nccl_tf.user_data import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.streams.batches import Reading
+from nccl_tf.user_data import ARRAYS, check_counts, check_unmasked, no_examples
 from nccl_tf.whole_files import replaced
 
 WEIGHTS = ("averaged", "plain")

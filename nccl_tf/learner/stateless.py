@@ -102,9 +102,7 @@ def _call(
     training: bool,
     state: list[tf.Tensor] | None = None,
 ) -> tuple[Logits, list[tf.Tensor], list[tf.Tensor]]:
-    before = (
-        values_of(learner.network.non_trainable_variables) if state is None else state
-    )
+    before = values_of(learner.network.non_trainable_variables) if state is None else state
     logits, after, losses = learner.network.stateless_call(
         weights, before, batch.inputs, training=training, return_losses=True
     )
@@ -133,9 +131,7 @@ def map_groups(
 
     def one(group: Batch) -> Any:
         def loss() -> tf.Tensor:
-            return learner.stream_loss(
-                learner.forward(group, training=False), group
-            )
+            return learner.stream_loss(learner.forward(group, training=False), group)
 
         return take(finite_gradients(learner, loss)[0])
 

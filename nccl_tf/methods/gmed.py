@@ -11,7 +11,6 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import stateless
-from nccl_tf.variables import values_of
 from nccl_tf.learner.losses import weighted_mean
 from nccl_tf.learner.replay import ReplayLearner
 from nccl_tf.learner.step import Logits, Step
@@ -19,6 +18,7 @@ from nccl_tf.memories.edited_reservoir import EditedReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.mir import MIR
 from nccl_tf.methods.rows import gmed as rows
+from nccl_tf.variables import values_of
 
 
 class MemoryEditing(ReplayLearner):

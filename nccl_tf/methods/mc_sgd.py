@@ -11,10 +11,10 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import PLACE_WEIGHTS, Batch, concat_batches
 from nccl_tf.gradients import lerp
 from nccl_tf.keras_private import graph
-from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner import stateless
-from nccl_tf.learner.stateless import sgd_update
+from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.stateless import sgd_update
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.memories.reservoir import ReservoirMemory

@@ -11,8 +11,8 @@ from nccl_tf.batch import Batch, in_random_order
 from nccl_tf.errors import UserError
 from nccl_tf.gradients import lerp
 from nccl_tf.learner import stateless
-from nccl_tf.learner.stateless import sgd_update
 from nccl_tf.learner.replay import ReplayLearner, with_mean_one
+from nccl_tf.learner.stateless import sgd_update
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.memory import Memory
 from nccl_tf.methods.rows import mer as rows

@@ -9,11 +9,11 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError
 from nccl_tf.learner import stateless
-from nccl_tf.variables import values_of
 from nccl_tf.learner.step import Step
 from nccl_tf.memories.reservoir import ReservoirMemory
 from nccl_tf.methods.er import ExperienceReplay
 from nccl_tf.methods.rows import mir as rows
+from nccl_tf.variables import values_of
 
 
 @keras.saving.register_keras_serializable(package="nccl_tf")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import keras
 import numpy as np
 
 from nccl_tf.learner.learner import Learner

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from nccl_tf.learner.bytes_stored import bytes_stored
 from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.bytes_stored import bytes_stored
 from nccl_tf.networks.inspection import has_convolutions
 from nccl_tf.records import compile_cache
 from nccl_tf.records.costs import examples_passed

@@ -18,11 +18,11 @@ from nccl_tf.arguments.names import plain_name
 from nccl_tf.errors import UserError
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
-from nccl_tf.learner.variable_flags import EXCLUDED, VariableFlags
 from nccl_tf.learner.options.alignment import AlignHead
 from nccl_tf.learner.options.option import config_of
 from nccl_tf.learner.options.rates import Rates
 from nccl_tf.learner.replay import ReplayLearner
+from nccl_tf.learner.variable_flags import EXCLUDED, VariableFlags
 from nccl_tf.memories.kinds import get_memory
 from nccl_tf.methods.registry import METHODS
 from nccl_tf.records.provenance import computes_in_tensorfloat32

@@ -11,6 +11,25 @@ import numpy as np
 
 from nccl_tf.arguments.choices import HEADS
 from nccl_tf.errors import UserError, checked_name, one_line
+from nccl_tf.streams.arrays import (
+    Examples,
+    PixelScaling,
+    check_finite,
+    check_largest_class,
+    check_same_form,
+    dtype_name,
+    each_input,
+    examples_from_arrays,
+    name_classes,
+    own_order,
+    pixel_range,
+    pixel_scaling,
+    warn_of_targets,
+    with_positive,
+)
+from nccl_tf.streams.blurry import join_examples
+from nccl_tf.streams.stream import Stream
+from nccl_tf.streams.task import Task
 from nccl_tf.user_data import (
     DATASET,
     SEQUENCE,
@@ -21,25 +40,6 @@ from nccl_tf.user_data import (
     no_examples,
     text_array,
 )
-from nccl_tf.streams.arrays import (
-    Examples,
-    PixelScaling,
-    check_finite,
-    check_largest_class,
-    check_same_form,
-    dtype_name,
-    each_input,
-    examples_from_arrays,
-    warn_of_targets,
-    name_classes,
-    own_order,
-    pixel_range,
-    pixel_scaling,
-    with_positive,
-)
-from nccl_tf.streams.blurry import join_examples
-from nccl_tf.streams.stream import Stream
-from nccl_tf.streams.task import Task
 
 _NODES = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*", re.DOTALL)
 """Lines on its graph in the message of an error of TensorFlow."""

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nccl_tf.device_file.unsupported import UnsupportedError
 from nccl_tf.device_file.replacements import REPLACEMENTS
+from nccl_tf.device_file.unsupported import UnsupportedError
 from tests.device_file.lite import Lite
 
 RANDOM = np.random.default_rng(0)

@@ -59,9 +59,7 @@ def test_one_that_is_not_allocated_is_copied_and_not_read(kind):
 @pytest.mark.parametrize("packs", [False, True])
 def test_a_column_for_each_input(packs, monkeypatch):
     if packs:  # as under MultiWorkerMirroredStrategy
-        monkeypatch.setattr(
-            "nccl_tf.memories.forms.needs_packing", lambda dtype: dtype == "uint8"
-        )
+        monkeypatch.setattr("nccl_tf.memories.forms.needs_packing", lambda dtype: dtype == "uint8")
     memory = nccl_tf.ReservoirMemory(4)
     memory.build_for(batch())
     memory.write(batch())

@@ -12,7 +12,6 @@ import numpy as np
 
 from nccl_tf.errors import UserError, checked_at_least
 from nccl_tf.machine import total_memory
-from nccl_tf.user_data import text_array
 from nccl_tf.regular_files import open_regular
 from nccl_tf.streams.arrays import (
     Examples,
@@ -32,6 +31,7 @@ from nccl_tf.streams.sources.csv_files import (
 from nccl_tf.streams.sources.decoded import keep_decoded, read_decoded
 from nccl_tf.streams.sources.image_files import read_image, resized
 from nccl_tf.streams.sources.image_folders import TEST_NAMES, files_of_parts, list_members
+from nccl_tf.user_data import text_array
 
 _LOGGER = logging.getLogger("nccl_tf")
 _AT_ONCE = 2**20
