@@ -220,7 +220,7 @@ class LearnerItems(LearnerTrial):
         """Rows of weight 0 leave no trace in the step, whatever they hold and however many."""
         with in_float64():
             plain = self._learned_beside_padding(0, 0)
-            cases = ((2, 0), (2, 1), (3, 1)) if plain is not None else ()
+            cases = ((2, 0), (2, 1), (3, 1)) if plain else ()
             padded = [self._learned_beside_padding(*case) for case in cases]
         for (rows, _), values in zip(cases, padded, strict=True):
             for (name, value), other in zip(plain.items(), values.values(), strict=True):
@@ -231,8 +231,8 @@ class LearnerItems(LearnerTrial):
                         "reduce_mean",
                     )
 
-    def _learned_beside_padding(self, rows: int, content: int) -> dict[str, np.ndarray] | None:
-        """Floats of a learner after one step of the second task; None where rows are not apart.
+    def _learned_beside_padding(self, rows: int, content: int) -> dict[str, np.ndarray]:
+        """Floats of a learner after one step of the second task; none where rows are not apart.
 
         Args:
             rows: Rows of weight 0 that the stream batch and each read of the memory have more.
@@ -242,7 +242,7 @@ class LearnerItems(LearnerTrial):
         layers = layers_of(learner.network, include_self=True)
         random = len(learner.network.variables) > len(learner.network.weights)
         if random or any(isinstance(each, keras.layers.BatchNormalization) for each in layers):
-            return None  # Statistics are of all rows, and draws of as many.
+            return {}  # Statistics are of all rows, and draws of as many.
         self.fit(learner, 0, last=2 * BATCH)
         learner.end_task()
         for memory in learner.memories():

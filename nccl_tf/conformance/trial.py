@@ -30,8 +30,8 @@ _SHAPE = (4, 4, 1)
 _COUNT = 16
 _COUNTERS = ("skipped", "skipped_in_a_row")
 _IN_FLOAT64 = (
-    'this item makes networks that compute in float64, by Keras\'s policy "float64": give constants '
-    "and casts the dtype of the logits in place of float32"
+    'this item makes networks that compute in float64, by Keras\'s policy "float64": give '
+    "constants and casts the dtype of the logits in place of float32"
 )
 Examples = tuple[Any, Any]
 

@@ -31,7 +31,7 @@ def fingerprint(model: Learner, tasks: Sequence[Any], settings: dict[str, Any]) 
     """
     compiled = {n: v for n, v in (model.get_compile_config() or {}).items() if n not in _FREE}
     compiled["loss"] = describe(compiled["loss"])
-    seen = [type(model).__name__, model.get_config(), _first_settings(model.optimizer)]
+    seen: list[Any] = [type(model).__name__, model.get_config(), _first_settings(model.optimizer)]
     seen += [compiled, settings, [[task.task_id, task.classes] for task in tasks]]
     text = json.dumps(_uncounted(seen, {}), default=_as_json, sort_keys=True)
     digest = hashlib.sha256(text.encode())
