@@ -7,7 +7,7 @@ python -m studies.pretrained [--check] [--figures]
 
 The first computes features once, of images by the networks in two wheels. The second makes the
 runs on features that `results.jsonl` lacks, the third those in which the last blocks of DINOv2
-learn, for a GPU; both keep each result as it comes and may be stopped at any time, and processes
+learn; both keep each result as it comes and may be stopped at any time, and processes
 with the same command share the runs. The last makes tables and picture of the results.
 """
 
@@ -24,8 +24,6 @@ from studies.pretrained import blocks, features, runs
 from studies.pretrained.features import Cut, Features, file_of
 from studies.pretrained.runs import HERE, NETWORKS, PLAN, RESULTS, Cell, Results, Row
 
-PAGE = HERE / "README.md"
-CHOICE = HERE.parents[1] / "docs" / "which_method.md"
 IMAGES, PICTURE = HERE.parents[1] / "docs" / "images", "pretrained"
 
 
@@ -83,7 +81,7 @@ def run_blocks(asked: argparse.Namespace) -> int:
         return blocks.Blocks(Path(asked.cache), Path(asked.wheels), cuts()[0], asked.data_dir)
 
     def make(each: runs.Wanted) -> Row:
-        return made().run(each.cell, each.key, PLAN[each.part]["tasks"])
+        return made().run(each.cell, each.key)
 
     return runs.make_missing(blocks.missing, make, _files(asked), _claims(asked))
 
@@ -122,12 +120,11 @@ def main() -> None:
             page.draw(results, IMAGES, PICTURE)
         codes = [
             print_file_status(
-                path, put_between_marks(path, name, text, check=asked.check), check=asked.check
+                path,
+                put_between_marks(path, name, made(results), check=asked.check),
+                check=asked.check,
             )
-            for path, name, text in (
-                (PAGE, "table", page.tables(results)),
-                (CHOICE, "pretrained", page.sentence(results)),
-            )
+            for path, name, made in page.PARTS
         ]
         sys.exit(max(codes))
     for which in ("intra", "inter"):

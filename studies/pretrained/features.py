@@ -178,13 +178,13 @@ def make_all(cache: Path, wheels: Path, cuts: list[Cut], data_dir: str | None) -
             if cut.dataset == "cifar100":
                 some, labels = images["test"]
                 check_classifies(passed(answers, some).argmax(1), labels)
-            _write(path, images, lambda x, body=body: passed(body, x))
+            write(path, images, lambda x, body=body: passed(body, x))
     for cut in cuts:
         path = file_of(cache, "dinov2", cut.dataset)
         if not path.exists():
             bottom, top = dinov2_parts(cache, wheels)
             whole = keras.Model(bottom.input, top(bottom.output, training=False)[:, 0])
-            _write(path, cut.images(data_dir), lambda x, body=whole: passed(body, x))
+            write(path, cut.images(data_dir), lambda x, body=whole: passed(body, x))
 
 
 def passed(network: keras.Model, inputs: np.ndarray) -> np.ndarray:
@@ -192,12 +192,23 @@ def passed(network: keras.Model, inputs: np.ndarray) -> np.ndarray:
     return network.predict(inputs, batch_size=BATCH, verbose=0).astype(np.float16)
 
 
-def _write(
+def write(
     path: Path, parts: dict[str, Features], features: Callable[[np.ndarray], np.ndarray]
 ) -> None:
+    """Keep the features of images, with their labels, once they tell the classes apart.
+
+    Args:
+        path: The file.
+        parts: Images of "train" and "test".
+        features: From images to features float16 [n, width], or to tokens [n, tokens, width].
+
+    Raises:
+        UserError: They do not.
+    """
     begin = time.process_time()
     made = {name: features(inputs) for name, (inputs, _) in parts.items()}
-    check_tells_apart({name: (made[name], labels) for name, (_, labels) in parts.items()})
+    of_class = {name: z if z.ndim == 2 else z[:, 0] for name, z in made.items()}
+    check_tells_apart({name: (of_class[name], labels) for name, (_, labels) in parts.items()})
     labels = {f"{name}_labels": labels for name, (_, labels) in parts.items()}
     with replaced(path, ".npz") as temporary:
         np.savez(temporary, allow_pickle=False, **made, **labels)

@@ -1,6 +1,8 @@
-"""The tables and the picture of the results."""
+"""The tables, sentences and the picture of the results."""
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +16,14 @@ from nccl_tf.reports.figures.style import (
 )
 from nccl_tf.reports.table import markdown_table
 from studies.pretrained import blocks
-from studies.pretrained.runs import FIGURES, NETWORKS, PLAN, Cell, Results, Row, cells, chosen
+from studies.pretrained.runs import FIGURES, HERE, NETWORKS, PLAN, Cell, Results, Row, cells, chosen
 
 _NAMES = (
     "system", "tuned", "seeds", "accuracy %", "forgetting", "seconds", "kept, MB",
     "examples passed",
 )  # fmt: skip
+_RATE = "learning_rate"
+_BLOCKS = "DINOv2-small, the last three blocks, one seed, not tuned"
 
 Line = tuple[Cell, Row, list[Row]]
 
@@ -31,10 +35,15 @@ def lines(results: Results, network: str, passes: int) -> list[Line]:
         best = chosen(results, cell) if (cell.passes, cell.network) == (passes, network) else None
         if best is None:
             continue
-        rows = [results.found(cell.key(seed, best)) for seed in PLAN["seeds"]]
-        if any(row and row["accuracy"] for row in rows):
-            found.append((cell, best, [row for row in rows if row and row["accuracy"]]))
+        if rows := _of_seeds(results, cell, best):
+            found.append((cell, best, rows))
     return _sorted(found)
+
+
+def _of_seeds(results: Results, cell: Cell, numbers: Row) -> list[Row]:
+    """The results of the plan's seeds that did not diverge."""
+    rows = [results.found(cell.key(seed, numbers)) for seed in PLAN["seeds"]]
+    return [row for row in rows if row and row["accuracy"]]
 
 
 def block_lines(results: Results) -> list[Line]:
@@ -54,13 +63,21 @@ def _sorted(found: list[Line]) -> list[Line]:
 def tables(results: Results) -> str:
     """All tables."""
     made = {
-        f"{NETWORKS[name]}, {passes} pass{'es' if passes > 1 else ''}": lines(results, name, passes)
+        _heading(name, passes): lines(results, name, passes)
         for passes in PLAN["passes"]
         for name in NETWORKS
     }
-    made["DINOv2-small, the last three blocks, one seed, not tuned"] = block_lines(results)
+    made[_BLOCKS] = block_lines(results)
     texts = [f"### {title}\n\n{_table(found)}" for title, found in made.items() if found]
     return "\n".join(texts) or "There are no results yet: `--run_missing` makes them.\n"
+
+
+def _heading(network: str, passes: int) -> str:
+    return f"{NETWORKS[network]}, {passes} pass{'es' if passes > 1 else ''}"
+
+
+def _percent(rows: list[Row]) -> str:
+    return f"{100 * np.mean([row['accuracy'] for row in rows]):.1f}"
 
 
 def sentence(results: Results) -> str:
@@ -68,14 +85,84 @@ def sentence(results: Results) -> str:
     (network, title), part = next(iter(NETWORKS.items())), PLAN["evaluated"]
     reached = []
     for cell, _, rows in lines(results, network, 1):
-        mean = f"{100 * np.mean([row['accuracy'] for row in rows]):.1f}"
         seed = " (one seed)" if len(rows) == 1 else ""
-        reached.append(f"{cell.system['title']} {mean}{seed}")
+        reached.append(f"{cell.system['title']} {_percent(rows)}{seed}")
     return (
         f"On features of {title}, split CIFAR-100 in {part['tasks']} tasks with a single head, "
         f"{PLAN['memory']} slots where there is a memory, measured with one pass, accuracy in %: "
         f"{'; '.join(reached)}.\n"
     )
+
+
+def on_backbones(results: Results) -> str:
+    """What an alignment is worth, and means alone, on each network that has those rows."""
+    wanted = ("mask_of_task", "alignment", "joint", "slda", "ncm")
+    parts, seeds = [], set()
+    for network, title in NETWORKS.items():
+        found = {cell.system["name"]: rows for cell, _, rows in lines(results, network, 1)}
+        if found.keys() >= set(wanted):
+            seeds |= {len(found[name]) for name in wanted}
+            head, aligned, joint, slda, means = (_percent(found[name]) for name in wanted)
+            parts.append(
+                f"on {title} an alignment lifts a head from {head} to {aligned}, where joint "
+                f"training has {joint}, SLDA {slda} and nearest means {means}"
+            )
+    if not parts:
+        return ""
+    each = " or ".join(map(str, sorted(seeds))) + (" seed each" if seeds == {1} else " seeds each")
+    return (
+        f"In one pass over {PLAN['evaluated']['tasks']} tasks of split CIFAR-100, accuracy in % "
+        f"({each}): {'; '.join(parts)}.\n"
+    )
+
+
+def other_rates(results: Results) -> str:
+    """Rates that were run on all classes and that tuning did not choose, in one pass."""
+    texts = []
+    for cell in cells():
+        best = chosen(results, cell) if cell.passes == 1 else None
+        if best is None or _RATE not in best:
+            continue
+        reached = {
+            rate: [row["accuracy"] for row in _of_seeds(results, cell, {_RATE: rate})]
+            for rate in PLAN["rates"]
+        }
+        tuned = reached.pop(best[_RATE])
+        texts += [
+            f"On {NETWORKS[cell.network]}, {cell.system['title']} has {100 * np.mean(tuned):.1f} % "
+            f"at its tuned rate of {best[_RATE]}, and {100 * np.mean(others):.1f} % at {rate}.\n"
+            for rate, others in reached.items()
+            if others and len(others) == len(tuned)
+        ]
+    return "".join(texts)
+
+
+def left(results: Results) -> str:
+    """What of the plan has not been run."""
+    parts = []
+    for passes, network in itertools.product(PLAN["passes"], NETWORKS):
+        names = []
+        for cell in cells():
+            if (cell.passes, cell.network) == (passes, network):
+                best = chosen(results, cell)
+                made = (
+                    0
+                    if best is None
+                    else sum(
+                        results.found(cell.key(seed, best)) is not None for seed in PLAN["seeds"]
+                    )
+                )
+                if made < (count := len(PLAN["seeds"])):
+                    names.append(
+                        cell.system["title"] + (f" ({made} of {count} seeds)" if made else "")
+                    )
+        if names:
+            parts.append(f"* {_heading(network, passes)}: {'; '.join(names)}.")
+    if names := [each.cell.system["title"] for each in blocks.missing(results)]:
+        parts.append(f"* {_BLOCKS}: {'; '.join(names)}.")
+    if not parts:
+        return "Every run of the plan is made.\n"
+    return "**Not run yet**; the commands below make them:\n\n" + "\n".join(parts) + "\n"
 
 
 def _table(found: list[Line]) -> str:
@@ -141,3 +228,14 @@ def draw(results: Results, folder: Path, name: str) -> None:
         drawn.axes[0].set_ylabel("accuracy (%)")
         drawn.legend(loc="outside right upper", frameon=False)
         save(drawn, folder, name, dpi=150)
+
+
+_PAGE, _DOCS = HERE / "README.md", HERE.parents[1] / "docs"
+PARTS: tuple[tuple[Path, str, Callable[[Results], str]], ...] = (
+    (_PAGE, "table", tables),
+    (_PAGE, "left", left),
+    (_PAGE, "rates", other_rates),
+    (_DOCS / "which_method.md", "pretrained", sentence),
+    (_DOCS / "pretrained_backbone.md", "study", on_backbones),
+)
+"""What is made of the results: a page, the name of its marks there, and the text between them."""

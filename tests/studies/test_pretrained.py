@@ -1,5 +1,6 @@
 """The study of pretrained networks: tiny runs, what tuning chooses, who makes what, the tables."""
 
+import itertools
 import json
 
 import keras
@@ -149,13 +150,65 @@ def test_the_tables(tmp_path):
 
 def test_every_number_of_the_pages_is_that_of_the_records():
     found = Results([runs.RESULTS])
-    choice = runs.HERE.parents[1] / "docs" / "which_method.md"
-    for path, name, made in (
-        (runs.HERE / "README.md", "table", page.tables),
-        (choice, "pretrained", page.sentence),
-    ):
+    for path, name, made in page.PARTS:
         text = read_text(path).split(f"<!-- {name}:begin -->\n")[1]
-        assert text.split(f"<!-- {name}:end -->")[0] == made(found)
+        assert text.split(f"<!-- {name}:end -->")[0] == made(found), name
+
+
+def test_what_is_left_is_what_the_plan_has_and_the_results_lack(tmp_path):
+    ncm, best = cell("ncm"), {"ncm_distance": "cosine"}
+    tuned = [(ncm.key(SEED, {"ncm_distance": "euclidean"}), 0.3), (ncm.key(SEED, best), 0.4)]
+    texts = [
+        page.left(results(tmp_path, *tuned, *((ncm.key(seed, best), 0.4) for seed in range(seeds))))
+        for seeds in (0, 2, 3)
+    ]
+    of_dinov2 = [text.partition("DINOv2-small, 1 pass: ")[2].partition(".\n")[0] for text in texts]
+    names = [of_network.split("; ") for of_network in of_dinov2]
+    assert "NCM" in names[0] and "NCM (2 of 3 seeds)" in names[1]
+    assert len(names[1]) == len(names[0]) == len(names[2]) + 1
+    assert "InfLoRA" in texts[2]
+    every = results(tmp_path, *((key, 0.4) for key in all_keys()))
+    assert page.left(every) == "Every run of the plan is made.\n"
+
+
+def all_keys():
+    """Of every run that the plan can ask for, tuned or evaluated."""
+    for of in runs.cells():
+        grid = of.system["grid"]
+        values = [runs.PLAN["rates"] if v == "rates" else v for v in grid.values()]
+        for point in itertools.product(*values):
+            for seed in (SEED, *runs.PLAN["seeds"]):
+                yield of.key(seed, dict(zip(grid, point, strict=True)))
+    for of in blocks.cells():
+        yield of.key(blocks.PART["seed"], of.system["options"])
+
+
+def test_a_rate_that_tuning_did_not_choose_is_told_where_all_seeds_have_it(tmp_path):
+    mask = cell("mask_of_task")
+    tuned = {0.003: 0.1, 0.01: 0.4, 0.03: 0.2}
+    rows = [(mask.key(SEED, {"learning_rate": r}), v) for r, v in tuned.items()]
+    rows += [(mask.key(s, {"learning_rate": 0.01}), 0.5) for s in range(3)]
+    rows += [(mask.key(s, {"learning_rate": 0.03}), 0.6 + 0.1 * s) for s in range(3)]
+    text = page.other_rates(results(tmp_path, *rows))
+    assert "50.0 % at its tuned rate of 0.01, and 70.0 % at 0.03" in text
+    assert page.other_rates(results(tmp_path, *rows[:-1])) == ""
+
+
+def test_the_sentence_of_networks_needs_all_of_its_rows(tmp_path):
+    accuracies = {"alignment": 0.5, "joint": 0.45, "slda": 0.6, "ncm": 0.3, "mask_of_task": 0.2}
+    rows = []
+    for name, accuracy in accuracies.items():
+        of = cell(name)
+        points = of.system["grid"].values()
+        values = [runs.PLAN["first_rates"] if v == "rates" else v for v in points]
+        # The middle one is the best, so that no further rate is tried.
+        best = [v[1] for v in values]
+        keys = [dict(zip(of.system["grid"], p, strict=True)) for p in itertools.product(*values)]
+        rows += [(of.key(SEED, k), float(list(k.values()) == best)) for k in keys]
+        rows.append((of.key(0, dict(zip(of.system["grid"], best, strict=True))), accuracy))
+    assert page.on_backbones(results(tmp_path, *rows[:-1])) == ""
+    text = page.on_backbones(results(tmp_path, *rows))
+    assert "from 20.0 to 50.0" in text and "45.0, SLDA 60.0 and nearest means 30.0" in text
 
 
 def test_the_plan_names_methods_and_numbers_that_there_are():
@@ -186,7 +239,14 @@ def test_blocks_learn_and_the_given_ones_stay(name, monkeypatch):
     tokens = np.repeat(np.eye(4, dtype=np.float16)[LABELS][:, None], 3, axis=1)
     (of,) = (each for each in blocks.cells() if each.system["name"] == name)
     key = of.key(0, of.system["options"])
-    row = blocks.run(top, dict.fromkeys(("train", "test"), (tokens, LABELS)), of.system, key, 2)
+    made = blocks.Runs(top, dict.fromkeys(("train", "test"), (tokens, LABELS)), 2)
+    row = made.run(of.system, key)
     assert set(row) == {*key, *runs.FIGURES, "devices"} and 0 <= row["accuracy"] <= 1
+    # Each pass of a session over the first task's 40 examples goes through the head too.
+    passes = runs.PLAN["blocks"]["session"]["passes"]
+    expected = {"ncm": 80, "session_ncm": 80 + 40 * passes}
+    assert row["examples_passed"] == expected.get(name, row["examples_passed"])
+    again = made.run(of.system, key)
+    assert {**again, "seconds": 0} == {**row, "seconds": 0}
     for value, expected in zip(top.get_weights(), before, strict=True):
         np.testing.assert_array_equal(value, expected)
