@@ -56,6 +56,8 @@ class ClassWeights:
 
         Examples that a memory of the learner returns are weighed already.
         """
+        if not self.are_set:
+            return batch
         return batch._replace(weights=batch.weights * self.of(batch.labels))
 
     def of(self, labels: tf.Tensor) -> tf.Tensor:

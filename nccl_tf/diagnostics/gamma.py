@@ -176,9 +176,7 @@ class GammaSum:
 
     def _measured(self, batch: Batch) -> tf.Tensor:
         if self.shadow is not None:
-            replay = self.shadow.read(self.memory_batch_size)
-            if self._learner.class_weighing.are_set:
-                replay = self._learner.class_weighing.weighed(replay)
+            replay = self._learner.class_weighing.weighed(self.shadow.read(self.memory_batch_size))
         else:
             replay = self._learner.memory.upcoming(self._learner.memory_batch_size)
         row = self._measure()(replay, batch)

@@ -688,8 +688,7 @@ class Core(keras.Model):
         self.build_memory(batch)
         if self.example_loss.place_axes:
             batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
-        if self.class_weighing.are_set:
-            batch = self.class_weighing.weighed(batch)
+        batch = self.class_weighing.weighed(batch)
         for option in self.options:
             batch = option.stream_batch(batch)
         return batch

@@ -149,6 +149,19 @@ def test_a_mixed_step_is_the_mean_of_both_labels_by_hand():
     np.testing.assert_allclose(step.gradients[0], expected, rtol=1e-10)
 
 
+def test_training_that_may_mix_images_and_does_not_is_that_without():
+    """Neither has weights of classes."""
+    trained = []
+    for probability in (0.0, 1e-12):
+        memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), example_dtype="float64")
+        learner = GDumb(network(), memory, passes=3, cutmix=probability)
+        learner.compile(keras.optimizers.SGD(ALPHA))
+        learner.fit(*MEMORY, batch_size=3, verbose=0)
+        trained.append(learner.network.get_weights()[0])
+    assert not np.array_equal(trained[0], WEIGHTS)
+    np.testing.assert_allclose(trained[1], trained[0], rtol=1e-12)
+
+
 def test_cutmix_is_for_images_alone():
     table = keras.Sequential(
         [
