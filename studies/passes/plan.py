@@ -34,7 +34,7 @@ class Cell(NamedTuple):
     def tuned(self) -> "Cell":
         """The cell whose rate it takes."""
         share = None if self.share is None else PLAN["tuned_share"]
-        return self._replace(share=share)
+        return self._replace(share=share, passes=DATA[self.data].get("tuned_passes", self.passes))
 
     @property
     def rates(self) -> Sequence[float]:
@@ -83,7 +83,7 @@ def cells() -> Sequence[Cell]:
 
 def cells_of(part: Row) -> Iterator[Cell]:
     """The cells of all systems in a part of the order."""
-    usual = [name for name, data in DATA.items() if not data.get("check")]
+    usual = [name for name, data in DATA.items() if not data.keys() & {"check", "alone"}]
     for system in SYSTEMS.values():
         for name in part.get("data", usual):
             if cell := _cell(system, name, part["passes"], part["share"]):
@@ -93,7 +93,8 @@ def cells_of(part: Row) -> Iterator[Cell]:
 def _cell(system: Row, name: str, passes: int, share: float) -> Cell | None:
     first = PLAN["order"][0]
     keeps = METHODS[system["method"]].memory is not None
-    if name not in system.get("data", DATA) or (not keeps and share != first["share"]):
+    here = name in system.get("data", DATA) and system["name"] in DATA[name].get("systems", SYSTEMS)
+    if not here or (not keeps and share != first["share"]):
         return None
     if system.get("once"):
         passes = 1 if passes == first["passes"] else 0

@@ -45,8 +45,12 @@ class Places:
         return made(tuning, self.features if name == "features" else self.made)
 
 
-def network_of(cell: Cell, stream: nccl_tf.Stream) -> keras.Model:
-    """Dense layers from inputs [n, width] to a logit for each class, or to the number."""
+def network_of(cell: Cell, stream: nccl_tf.Stream, seed: int) -> keras.Model:
+    """From inputs [n, width] or images to a logit for each class, or to the number."""
+    if "hidden" not in DATA[cell.data]:
+        return nccl_tf.networks.resnet18_reduced(
+            stream.example_shape, stream.num_classes, seed=seed
+        )
     hidden = [keras.layers.Dense(units, "relu") for units in DATA[cell.data]["hidden"]]
     outputs = 1 if cell.regresses else stream.num_classes
     return keras.Sequential(
@@ -86,8 +90,8 @@ def run(job: Job, cut: data.Cut) -> Row:
     begin = time.process_time()
     try:
         learner = nccl_tf.create(
-            method.name, network_of(cell, stream), stream, memory_of(cell, stream, seed),
-            seed=seed, **options,
+            method.name, network_of(cell, stream, seed), stream,
+            memory_of(cell, stream, seed), seed=seed, **options,
         )  # fmt: skip
         loss = {"loss": "mean_squared_error"} if cell.regresses else {}
         learner.compile(keras.optimizers.SGD(job.rate, **own), **loss)

