@@ -101,7 +101,7 @@ MUTANTS = {
         "tests/memories/test_ring.py",
     ),
     "ring: the open task is read with all": Mutant(
-        "known = filled & self.ended.value[:, None]", "known = filled",
+        "readable = filled & self.ended.value[:, None]", "readable = filled",
         "tests/memories/test_ring.py",
     ),
     "reservoir: draws below n - 1": Mutant(
