@@ -26,7 +26,7 @@ Key = tuple[str, int]
 """Hash of the settings and seed, by which the lines of a file are sorted."""
 
 
-class Line(NamedTuple):
+class RecordLine(NamedTuple):
     """A line of a file of published records.
 
     Attributes:
@@ -72,17 +72,17 @@ def as_line(record: Record) -> str:
     )
 
 
-def read_lines(path: Path) -> list[Line]:
+def read_lines(path: Path) -> list[RecordLine]:
     """Read a file of published records, each as `read_record` gives that of a `result.json`."""
     try:
         data = read_regular(path, MAX_BYTES)
     except OSError as error:
-        return [Line(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
+        return [RecordLine(str(path), None, f"cannot read {path} ({error.strerror}): restore it")]
     if data.count(b"\n") > _MAX_LINES:
         problem = f"{path} has more than {_MAX_LINES:,} lines: expected one for each run"
-        return [Line(str(path), None, problem)]
+        return [RecordLine(str(path), None, problem)]
     if problem := values_problem(data, str(path)):
-        return [Line(str(path), None, problem)]
+        return [RecordLine(str(path), None, problem)]
     rows = data.removesuffix(b"\n").split(b"\n") if data else []
     return [_read_line(row, f"{path}:{i}") for i, row in enumerate(rows, start=1)]
 
@@ -122,13 +122,13 @@ def publish(
     return {path: counts for path, (_, counts) in merged.items()}
 
 
-def _read_line(row: bytes, place: str) -> Line:
+def _read_line(row: bytes, place: str) -> RecordLine:
     try:
-        return Line(
+        return RecordLine(
             place, checked_record(parse_json(row, place, _READ_ADVICE), place, _READ_ADVICE)
         )
     except UserError as error:
-        return Line(place, None, str(error))
+        return RecordLine(place, None, str(error))
 
 
 def _path(record: Record, folder: Path) -> Path:

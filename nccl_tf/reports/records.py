@@ -12,7 +12,7 @@ from nccl_tf.records.files import list_names
 from nccl_tf.records.record import FILE_NAME, Record, read_record
 from nccl_tf.records.settings import EARLIER_STEPS, EARLIER_TASKS
 from nccl_tf.records.spread import Spread, spread
-from nccl_tf.reports.record_lines import SUFFIX, Key, Line, read_lines, record_key
+from nccl_tf.reports.record_lines import SUFFIX, Key, RecordLine, read_lines, record_key
 from nccl_tf.streams.catalog import DATASETS, scheme_of, short_name
 
 
@@ -152,11 +152,11 @@ def is_record_file(name: str) -> bool:
     return name == FILE_NAME or name.endswith(SUFFIX)
 
 
-def _read_result(path: Path) -> list[Line]:
+def _read_result(path: Path) -> list[RecordLine]:
     try:
-        return [Line(str(path), read_record(path))]
+        return [RecordLine(str(path), read_record(path))]
     except UserError as error:
-        return [Line(str(path), None, str(error))]
+        return [RecordLine(str(path), None, str(error))]
 
 
 def is_trial(record: Record) -> bool:

@@ -27,7 +27,7 @@ from nccl_tf.streams.plan import StreamPlan, plan_stream
 from nccl_tf.streams.rotated import rotated_tasks
 from nccl_tf.streams.seeding import CLASS_ORDER, HELD_OUT_IMAGES, OWN_TEST, generator
 from nccl_tf.streams.sources.examples import load_examples
-from nccl_tf.streams.sources.named import Description, Reading, describe, read_named
+from nccl_tf.streams.sources.named import Description, ReadArguments, describe, read_named
 from nccl_tf.streams.split import check_classes, check_complete, named_classes, split_tasks
 from nccl_tf.streams.stream import Stream
 from nccl_tf.streams.text import is_text, text_stream
@@ -144,7 +144,7 @@ def load_stream(
         row = get_dataset(name)
     else:
         generator(seed, CLASS_ORDER)
-        reading = Reading(image_size, label or "label", domain, positive, by)
+        reading = ReadArguments(image_size, label or "label", domain, positive, by)
         named = read_named(name, reading, data_dir)
         row = named_row(name, describe(named, by, num_tasks is None), kind, num_tasks)
     plan = plan_stream(row, head, num_tasks, tuning_tasks, max_tasks, examples_per_task, angles)

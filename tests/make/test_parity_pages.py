@@ -32,7 +32,9 @@ def test_a_folder_has_a_page_for_each_stream(runs, tmp_path):
     index, permuted, rotated = (page.read_text() for page in sorted(pages))
     # Of T9's 38 cells 19 are doubtful, ER-Ring's among them; NCCL + Ring has runs.
     title = "T9: permuted MNIST, 10,000 examples a task"
-    assert f"| [permuted_mnist](permuted_mnist.md), {title} | 1 | 1 | 0 | 0 | 17 | 0 | 19 |" in index
+    assert (
+        f"| [permuted_mnist](permuted_mnist.md), {title} | 1 | 1 | 0 | 0 | 17 | 0 | 19 |" in index
+    )
     # T1, T5 and T9 print numbers of the same runs.
     totals = {
         name: [int(n) for n in row.split("|")[2:-1]]

@@ -147,13 +147,13 @@ def _dataset(flag_values: Mapping[str, Any]) -> tuple[StreamRow, dict[str, Any]]
 def _look_at(name: str, reading: tuple[Any, ...], tells: bool, data_dir: str | None) -> Any:
     """Describe a data set by name; also returns the start of the digest of a user's files.
 
-    The values of a `Reading` come as a tuple, and what is to be told of is told once.
+    The values of a `ReadArguments` come as a tuple, and what is to be told of is told once.
     Imports NumPy, and of TFDS TensorFlow, which other data sets wait with until a run begins.
     """
     with quiet_start():
-        from nccl_tf.streams.sources.named import Reading, content_digest, describe_named
+        from nccl_tf.streams.sources.named import ReadArguments, content_digest, describe_named
 
-        found = describe_named(name, Reading(*reading), data_dir, tells)
+        found = describe_named(name, ReadArguments(*reading), data_dir, tells)
         digest = content_digest(name)
     return found, digest and digest[:16]
 

@@ -15,7 +15,7 @@ REDRAW_SECONDS = 0.1
 _BAR_WIDTH = 24
 
 
-class Progress(SessionCallback):
+class ProgressReport(SessionCallback):
     """Reports the progress of one seed.
 
     Args:

@@ -28,7 +28,7 @@ from nccl_tf.experiment.run.devices import (
     use_xla,
 )
 from nccl_tf.experiment.run.memory_check import check_fits
-from nccl_tf.experiment.run.progress import Progress
+from nccl_tf.experiment.run.progress import ProgressReport
 from nccl_tf.experiment.run.signals import InterruptRequest
 from nccl_tf.experiment.run.tensorboard import TensorBoardLog, events_folder
 from nccl_tf.experiment.run.timing import TrainClock
@@ -116,7 +116,7 @@ def run_seed(
     steps_csv = StepRecord(folder / "steps.csv", every=window)
     callbacks: list[keras.callbacks.Callback] = [
         clock,
-        Progress(
+        ProgressReport(
             steps, console, evaluation, settings.epochs,
             joint=method.joint,
         ),

@@ -13,7 +13,7 @@ from nccl_tf.reports.figures.style import PAPER_WIDTH, method_style, new_figure,
 from nccl_tf.reports.records import by_settings, titles
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """The seeds of one settings.
 
     Attributes:
@@ -34,16 +34,16 @@ class Line(NamedTuple):
         )
 
 
-def settings_lines(records: Sequence[Record]) -> list[Line]:
+def settings_lines(records: Sequence[Record]) -> list[Curve]:
     """The records of a stream, a line for each settings."""
     groups = by_settings(records)
     return [
-        Line(title, group, method_style(group[0].method))
+        Curve(title, group, method_style(group[0].method))
         for title, group in zip(titles(groups), groups, strict=True)
     ]
 
 
-def accuracy_over_tasks(lines: Sequence[Line]) -> Figure:
+def accuracy_over_tasks(lines: Sequence[Curve]) -> Figure:
     """Mean accuracy over the tasks so far, with a band of one standard deviation over seeds."""
     with style():
         figure = new_figure((PAPER_WIDTH, 3.6))

@@ -19,7 +19,7 @@ _COMMAS = re.compile(r"[+-]?\d[\d.]*,[\d.,]*\d")
 _SEPARATORS = ",;\t"
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """The cells of a CSV file.
 
     Args:
@@ -33,7 +33,7 @@ class Table(NamedTuple):
     rows: Sequence[int]
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> CsvTable:
     """Read a CSV file with a header; cells are separated by commas, semicolons or tabs.
 
     Raises:
@@ -71,7 +71,7 @@ def read_table(path: Path) -> Table:
             f"{path} has a column without a name, as the row numbers that pandas writes: name it, "
             "or leave it out, frame.to_csv(path, index=False)"
         )
-    return Table(path, dict(zip(header, columns, strict=True)), rows)
+    return CsvTable(path, dict(zip(header, columns, strict=True)), rows)
 
 
 def _add(path: Path, columns: list[list[str]], row: list[str], number: int) -> None:
@@ -81,7 +81,7 @@ def _add(path: Path, columns: list[list[str]], row: list[str], number: int) -> N
         column.append(cell)
 
 
-def are_codes(tables: Sequence[Table], name: str) -> bool:
+def are_codes(tables: Sequence[CsvTable], name: str) -> bool:
     """Whether a column is of codes: different texts of it are the same whole number, as 007 and 7.
 
     Args:
@@ -93,7 +93,7 @@ def are_codes(tables: Sequence[Table], name: str) -> bool:
     return whole is not None and len(set(whole)) < len(cells)
 
 
-def targets_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
+def targets_of(table: CsvTable, name: str, codes: bool = False) -> np.ndarray:
     """The labels of a column: int64 class numbers, float64 numbers to predict, or names.
 
     Args:
@@ -124,7 +124,7 @@ def targets_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
     return _texts(cells) if numbers is None else numbers
 
 
-def domains_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
+def domains_of(table: CsvTable, name: str, codes: bool = False) -> np.ndarray:
     """The domains of a column: int64, float64, datetime64[us] of ISO 8601, or names.
 
     Args:
@@ -152,7 +152,7 @@ def domains_of(table: Table, name: str, codes: bool = False) -> np.ndarray:
         return _texts(cells)
 
 
-def inputs_of(table: Table, names: Sequence[str]) -> np.ndarray:
+def inputs_of(table: CsvTable, names: Sequence[str]) -> np.ndarray:
     """float32 [n, columns], True and False as 1 and 0; or one column of text, [n].
 
     Raises:
@@ -190,7 +190,7 @@ def _whole(cells: Sequence[str]) -> list[int] | None:
         return None
 
 
-def _numbers(table: Table, name: str, may_be_names: bool = False) -> np.ndarray | None:
+def _numbers(table: CsvTable, name: str, may_be_names: bool = False) -> np.ndarray | None:
     """A column float64 [n]; None where it is text.
 
     Args:
@@ -241,7 +241,7 @@ def _is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
-def _check_not_empty(table: Table, name: str) -> None:
+def _check_not_empty(table: CsvTable, name: str) -> None:
     """Check that no cell of a column is empty: it would be a class, a domain or a text.
 
     Raises:
@@ -257,7 +257,7 @@ def _and_others(rows: Sequence[int]) -> str:
     return f"which is missing in {len(rows):,} rows: " if len(rows) > 1 else "which is missing: "
 
 
-def _wrong_cell(table: Table, name: str, row: int, what: str) -> UserError:
+def _wrong_cell(table: CsvTable, name: str, row: int, what: str) -> UserError:
     """The error of a cell.
 
     Args:

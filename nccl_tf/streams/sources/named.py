@@ -39,7 +39,7 @@ _MOST_BYTES = {"csv": 2**32, "folder": 2**28, "list": 2**28}
 """Of a file whose digest is taken: a larger one is refused when it is read."""
 
 
-class Reading(NamedTuple):
+class ReadArguments(NamedTuple):
     """How a data set by name is read.
 
     Args:
@@ -80,7 +80,7 @@ def describe(data: ExampleSet, by: str | None = None, tells: bool = False) -> De
 
     Args:
         data: The data set.
-        by: As of `Reading`.
+        by: As of `ReadArguments`.
         tells: Whether a task for each of many dates or numbers is told of.
 
     Raises:
@@ -98,7 +98,7 @@ def describe(data: ExampleSet, by: str | None = None, tells: bool = False) -> De
 
 def describe_named(
     name: str,
-    reading: Reading,
+    reading: ReadArguments,
     data_dir: str | os.PathLike | None = None,
     tells: bool = False,
 ) -> Description:
@@ -131,7 +131,7 @@ def describe_named(
 
 
 def read_named(
-    name: str, reading: Reading, data_dir: str | os.PathLike | None = None
+    name: str, reading: ReadArguments, data_dir: str | os.PathLike | None = None
 ) -> ExampleSet:
     """Read a data set by name.
 
@@ -195,7 +195,7 @@ def content_digest(name: str) -> str | None:
 # ---- TFDS --------------------------------------------------------------------------------------
 
 
-def _read_tfds(name: str, reading: Reading, data_dir: str | os.PathLike | None) -> ExampleSet:
+def _read_tfds(name: str, reading: ReadArguments, data_dir: str | os.PathLike | None) -> ExampleSet:
     from nccl_tf.streams.sources.tfds import load_tfds, prepared
 
     builder = prepared(name, data_dir)
@@ -287,7 +287,7 @@ def _split(builder: Any, split: str, key: str, label: str, size: int | None) -> 
 # ---- files -------------------------------------------------------------------------------------
 
 
-def _read_files(scheme: str, path: Path, reading: Reading) -> ExampleSet:
+def _read_files(scheme: str, path: Path, reading: ReadArguments) -> ExampleSet:
     members = list_members(scheme, path)
     if members.left_out:
         _LOGGER.warning("%s", members.left_out)
@@ -300,7 +300,7 @@ def _read_files(scheme: str, path: Path, reading: Reading) -> ExampleSet:
 
 
 def _read_images(
-    members: dict[str, list[Path]], names: Sequence[str], reading: Reading, title: str
+    members: dict[str, list[Path]], names: Sequence[str], reading: ReadArguments, title: str
 ) -> Examples:
     rows = [(file, number) for number, name in enumerate(names) for file in members.get(name, ())]
     _check_fits(title, len(rows), _shape(read_image(rows[0][0]).shape, reading))
@@ -309,7 +309,7 @@ def _read_images(
     return Examples(_stacked(images, title), labels)
 
 
-def _read_csv(path: Path, reading: Reading) -> ExampleSet:
+def _read_csv(path: Path, reading: ReadArguments) -> ExampleSet:
     files, left_out = files_of_parts(path, "csv")
     if left_out:
         _LOGGER.warning("%s", left_out)
@@ -351,7 +351,7 @@ def _read_csv(path: Path, reading: Reading) -> ExampleSet:
 # ---- all ---------------------------------------------------------------------------------------
 
 
-def _shape(shape: Sequence[int | None], reading: Reading) -> tuple[int | None, ...]:
+def _shape(shape: Sequence[int | None], reading: ReadArguments) -> tuple[int | None, ...]:
     """The shape that images are read in, of the one that they have."""
     size = reading.image_size
     return tuple(shape) if size is None else (size, size, *shape[2:])

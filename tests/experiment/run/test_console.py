@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.experiment.run.console import Console, describe_speed
-from nccl_tf.experiment.run.progress import REDRAW_SECONDS, Progress
+from nccl_tf.experiment.run.progress import REDRAW_SECONDS, ProgressReport
 from nccl_tf.session.state import Place
 
 
@@ -33,7 +33,7 @@ def output(mode, terminal=False):
     console = Console(mode, stream)
     matrix = np.array([[0.5, 0.0], [0.75, 0.25]])
     evaluation = SimpleNamespace(matrix=matrix, mean_so_far=lambda row: 0.5)
-    progress = Progress([4, 4], console, evaluation, clock=lambda: next(now))
+    progress = ProgressReport([4, 4], console, evaluation, clock=lambda: next(now))
     progress.set_model(SimpleNamespace(execution=SimpleNamespace(made=0)))
     console.say("summary")
     for task in range(2):

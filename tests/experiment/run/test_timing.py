@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nccl_tf.experiment.run.console import Console
-from nccl_tf.experiment.run.progress import QUIET_SECONDS, Progress
+from nccl_tf.experiment.run.progress import QUIET_SECONDS, ProgressReport
 from nccl_tf.experiment.run.timing import TrainClock
 from nccl_tf.session.state import Place
 
@@ -55,7 +55,7 @@ def progress_of(steps, epochs, hand):
     """The progress of a run whose first epoch has begun, and what it prints."""
     stream = io.StringIO()
     evaluation = SimpleNamespace(matrix=np.array([[0.25]]), mean_so_far=lambda row: 0.5)
-    made = Progress(steps, Console("plain", stream), evaluation, epochs, clock=hand)
+    made = ProgressReport(steps, Console("plain", stream), evaluation, epochs, clock=hand)
     made.set_model(Counted())
     made.before_task(Place())
     made.on_train_begin()

@@ -6,7 +6,7 @@ import pytest
 from nccl_tf.errors import UserError
 from nccl_tf.streams import load_stream
 from nccl_tf.streams.sources.csv_files import domains_of, inputs_of, read_table, targets_of
-from nccl_tf.streams.sources.named import Reading, read_named
+from nccl_tf.streams.sources.named import ReadArguments, read_named
 
 
 def table(tmp_path, content):
@@ -89,7 +89,7 @@ def test_a_long_text_takes_no_more_memory_than_it_is_long(tmp_path):
     rows = ["x" * 200_000, *("y" * 5_000)]
     path = tmp_path / "x.csv"
     path.write_text("text,label\n" + "".join(f"{text},{i % 2}\n" for i, text in enumerate(rows)))
-    images = read_named(f"csv:{path}", Reading())
+    images = read_named(f"csv:{path}", ReadArguments())
     assert images.train.inputs.tolist() == rows
     assert images.train.inputs.nbytes < 100_000
     stream = load_stream(f"csv:{path}", num_tasks=2)

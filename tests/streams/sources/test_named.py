@@ -12,7 +12,7 @@ from nccl_tf.streams import load_stream, stream_from_arrays
 from nccl_tf.streams.catalog import short_name
 from nccl_tf.streams.sources import named
 from nccl_tf.streams.sources.named import (
-    Reading,
+    ReadArguments,
     content_digest,
     describe,
     describe_named,
@@ -334,7 +334,7 @@ def test_what_is_said_without_reading_is_what_is_read(data_dir, tmp_path):
         (f"folder:{tmp_path}", None), (f"list:{tmp_path / 'x.txt'}", None), (table, "site"),
         ("tfds:shapes", None), ("tfds:words", None),
     ):  # fmt: skip
-        reading = Reading(domain=domain)
+        reading = ReadArguments(domain=domain)
         read = describe(read_named(name, reading, data_dir))
         assert describe_named(name, reading, data_dir) == read
 
