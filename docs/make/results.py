@@ -20,17 +20,22 @@ from nccl_tf.reports.table import Table, as_markdown, titled_markdown
 from nccl_tf.reports.tables import results_by_stream
 
 ROOT = Path(__file__).parents[2]
+TIMED = Path("studies", "training_times", "records")
+"""Published runs that were made again, in turns, to be timed."""
 IN_README = ("8f6c8e87", "257459b3", "d5d79541", "a3c5917f", "526f8f09", "0e350dda")
 """How the hashes begin of the settings that README shows."""
 _SHOWN = ("method", "accuracy %", "forgetting")
 
 
-def put_results(root: Path, records: Sequence[Record], *, check: bool) -> dict[Path, bool]:
+def put_results(
+    root: Path, records: Sequence[Record], timed: Sequence[Record] = (), *, check: bool
+) -> dict[Path, bool]:
     """Put what the records say into every page that shows it.
 
     Args:
         root: Folder of README.md and docs.
         records: Of finished runs.
+        timed: Of runs for their times alone.
         check: Change nothing.
 
     Returns:
@@ -52,7 +57,8 @@ def put_results(root: Path, records: Sequence[Record], *, check: bool) -> dict[P
     measured = [record for record in records if record.dataset == "permuted_mnist"]
     table = as_markdown(bound_table(measured))
     current[theory] = put_between_marks(theory, "bound", table, check=check)
-    return current | put_parity(root / "docs" / "results", cells, records, check=check)
+    folder = root / "docs" / "results"
+    return current | put_parity(folder, cells, [*records, *timed], check=check)
 
 
 def readme_table(records: Sequence[Record], hashes: Sequence[str]) -> str:
@@ -87,10 +93,10 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 if one differs")
     check = parser.parse_args().check
     try:
-        found = Records.required(ROOT / "results")
-        for problem in found.broken:
+        found, timed = (Records.required(ROOT / name) for name in ("results", TIMED))
+        for problem in (*found.broken, *timed.broken):
             raise UserError(problem)
-        current = put_results(ROOT, found.records, check=check)
+        current = put_results(ROOT, found.records, timed.records, check=check)
     except UserError as error:
         print(format_error(error), file=sys.stderr)
         return error.exit_code

@@ -144,6 +144,8 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
     """Each cell with the records whose settings are those of its flagfile.
 
     Tables that repeat a run, and the memory sizes of a method without memory, share its records.
+    Of a run that was made again, as to time it, the first record alone counts, and any of them may
+    give a training time.
     """
     runs: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record.seed):
@@ -161,7 +163,8 @@ def compare(cells: Iterable[Published], records: Sequence[Record]) -> list[Compa
             result.append(Comparison(cell, TIME_RATIO, ratio, None, ratios))
             continue
         name, scale = _OURS[cell.metric]
-        known = [record for record in ours if getattr(record, name) is not None]
+        of_seeds = {record.seed: record for record in reversed(ours)}
+        known = [r for _, r in sorted(of_seeds.items()) if getattr(r, name) is not None]
         values = tuple(scale * getattr(record, name) for record in known)
         states = tuple(record.state_sha256 for record in known)
         result.append(Comparison(cell, cell.metric, cell.mean, cell.std, values, states))

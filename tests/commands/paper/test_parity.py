@@ -113,7 +113,21 @@ def test_time_is_a_ratio_to_er_ring_of_the_same_seed():
     assert found.metric == "train_time_ratio"
     assert found.published == 167 / 109
     assert found.values == (2.0, 2.0, 2.0)
-    assert found.verdict == "differs"
+    assert found.verdict == "no verdict"
+
+
+def test_a_run_made_again_to_be_timed_counts_for_its_time_alone():
+    reference, cell = (
+        find_cell("T4", method, "train_time_s", None, "permuted_mnist")
+        for method in ("er_ring", "nccl_ring")
+    )
+    before = [record(cell, seed, 0.5, seconds=99.0) for seed in range(2)]
+    before = [sample.changed(run, commit="1" * 40) for run in before]
+    again = [record(reference, 0, 0.5, seconds=10.0), record(cell, 0, 0.7, seconds=20.0)]
+    accuracy = dataclasses.replace(cell, metric="accuracy")
+    time, accurate = compare([cell, accuracy], [*before, *again])
+    assert time.values == (2.0,)
+    assert accurate.values == pytest.approx((50, 50))
 
 
 @pytest.mark.parametrize(
