@@ -67,10 +67,14 @@ class FeatureLearner(Learner):
         """The scores [n, classes] of features [n, width], which take the place of logits."""
         raise NotImplementedError
 
+    def scores_in_step(self, features: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        """The scores of a batch before it is learned, and new values of the last statistics."""
+        return self.scores(features), ()
+
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """The statistics after examples.
+        """The statistics after examples, without those of `scores_in_step`.
 
         Args:
             features: float64 [n, width], with zeros for padding.
@@ -99,12 +103,14 @@ class FeatureLearner(Learner):
     def learn(self, batch: Batch) -> Step:
         """The loss of the batch, with the new statistics as state."""
         features = self.features(batch.inputs)
-        raw = self._as_logits(self.scores(features))
+        scores, solved = self.scores_in_step(features)
+        raw = self._as_logits(scores)
         logits = Logits(raw, self.masked(raw, batch))
         _, logs = self.training_loss(logits, batch)
         counted = (batch.weights > 0) & self.stores_now.value
         features = tf.where(counted[:, None], features, 0)
-        return Step([], logits, logs, state=self.learned(features, batch.labels, counted))
+        learned = self.learned(features, batch.labels, counted)
+        return Step([], logits, logs, state=(*learned, *solved))
 
     def apply_step(self, step: Step) -> None:
         for variable, value in zip(self.statistics, step.state, strict=True):

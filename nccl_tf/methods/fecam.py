@@ -94,6 +94,7 @@ class FeCAM(FeatureLearner):
         self.whiteners = self.state("whiteners", matrices, "float32")
         far = float(np.sqrt(FARTHEST / width))
         self.centres = self.state("centres", rows_of_all, "float32", far)
+        self.solved_counts = self.state("solved_counts", lambda: (self.num_classes,), "float64")
         self.statistics = (self.counts, self.sums)
 
     @property
@@ -109,9 +110,10 @@ class FeCAM(FeatureLearner):
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width]."""
         normed = tf.cast(self.normed(features), tf.float32)
-        whitened = tf.einsum("nd,cde->nce", normed, self.whiteners.value)
-        squares = tf.reduce_sum(tf.square(whitened - self.centres.value), axis=2)
-        return -tf.minimum(squares, FARTHEST)
+        # A product for each class: one of all would copy the whiteners into another order.
+        whitened = tf.matmul(normed, self.whiteners.value)  # [classes or 1, n, width]
+        squares = tf.reduce_sum(tf.square(whitened - self.centres.value[:, None]), axis=2)
+        return -tf.minimum(tf.transpose(squares), FARTHEST)
 
     def serving_scores(self, features: Any) -> Any:
         ops = keras.ops
@@ -154,13 +156,13 @@ class FeCAM(FeatureLearner):
     def solve(self) -> None:
         """Solve for the metrics of all classes by the examples so far."""
         counts, sums, products = (v.numpy() for v in (self.counts, self.sums, self.products))
-        seen = np.flatnonzero(counts)
-        if not len(seen):
+        seen, changed = (np.flatnonzero(counts != v) for v in (0, self.solved_counts.numpy()))
+        if not len(changed):
             return
         means = sums / np.maximum(counts, 1)[:, None]
         whiteners, centres = self.whiteners.numpy(), self.centres.numpy()
         if self._is_of_class:
-            for k in seen:
+            for k in changed:
                 scatter = products[k] - counts[k] * np.outer(means[k], means[k])
                 whiteners[k] = self._whitener(scatter / max(counts[k] - 1, 1))
                 centres[k] = means[k] @ whiteners[k]
@@ -170,6 +172,7 @@ class FeCAM(FeatureLearner):
             centres[seen] = means[seen] @ whiteners[0]
         self.whiteners.assign(whiteners)
         self.centres.assign(centres)
+        self.solved_counts.assign(counts)
 
     def _whitener(self, covariance: np.ndarray) -> np.ndarray:
         return whitener(covariance, self.fecam_shrinkage, self.fecam_off_diagonal)

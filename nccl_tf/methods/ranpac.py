@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+import scipy.linalg
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
@@ -133,8 +134,7 @@ class RanPAC(FeatureLearner):
         gram, sums = self.gram.numpy(), self.class_sums.numpy()
         ridge = self.ridge if self.ridge is not None else self._best_ridge(gram, sums)
         self.chosen_ridge.assign(ridge)
-        values, vectors = np.linalg.eigh(gram)
-        self.class_weights.assign(_ridge_weights(values, sums @ vectors, ridge) @ vectors.T)
+        self.class_weights.assign(ridge_weights(gram, sums, ridge))
 
     def _best_ridge(self, gram: np.ndarray, sums: np.ndarray) -> float:
         """The ridge of the least error on the examples held out; 1 where none is."""
@@ -147,7 +147,7 @@ class RanPAC(FeatureLearner):
         held_gram = vectors.T @ held_gram @ vectors
 
         def error(ridge: float) -> float:
-            weights = _ridge_weights(values, fitted, ridge)
+            weights = _weights_along(values, fitted, ridge)
             return np.sum(weights * (weights @ held_gram)) - 2 * np.sum(weights * held)
 
         return float(min(RIDGES, key=error))
@@ -163,7 +163,23 @@ def _sums(
     )
 
 
-def _ridge_weights(values: np.ndarray, sums: np.ndarray, ridge: float) -> np.ndarray:
+def ridge_weights(gram: np.ndarray, sums: np.ndarray, ridge: float) -> np.ndarray:
+    """The weights [classes, M] of a ridge.
+
+    Args:
+        gram: G [M, M].
+        sums: The sums of the classes [classes, M].
+        ridge: Lambda.
+    """
+    regular = gram + ridge * np.eye(len(gram))
+    try:
+        return scipy.linalg.cho_solve(scipy.linalg.cho_factor(regular, overwrite_a=True), sums.T).T
+    except scipy.linalg.LinAlgError:  # Rounding of the largest eigenvalues is more than the ridge.
+        values, vectors = np.linalg.eigh(gram)
+        return _weights_along(values, sums @ vectors, ridge) @ vectors.T
+
+
+def _weights_along(values: np.ndarray, sums: np.ndarray, ridge: float) -> np.ndarray:
     """Weights [classes, M] in the basis of the Gram matrix's eigenvectors.
 
     Args:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import Rows
@@ -29,11 +30,12 @@ class SLDA(FeatureLearner):
     $z^T P \mu_k - \mu_k^T P \mu_k / 2$ with $P = ((1 - \varepsilon) S + \varepsilon I)^{-1}$.
 
     Examples count one by one in order, however they are cut into batches and tasks; padding
-    does not, nor does the size of a weight above 0, nor a further pass of a `fit`. The loss is that
-    of a batch's scores before the batch is learned. $S$ and the means are float64, whose rounding
-    is below any $\varepsilon$. The authors can also start from means and a covariance fitted to the
-    first classes at once, or keep that covariance; both need data before the stream, and are left
-    out.
+    does not, nor does the size of a weight above 0, nor a further pass of a `fit`. Predictions are
+    by all examples so far. $P \mu_k$ are solved for when a task ends, and in steps each time that
+    the examples since then have doubled: the loss is that of a batch's scores before the batch is
+    learned, by those solved for last. $S$ and the means are float64, whose rounding is below any
+    $\varepsilon$. The authors can also start from means and a covariance fitted to the first
+    classes at once, or keep that covariance; both need data before the stream, and are left out.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are
@@ -68,24 +70,57 @@ class SLDA(FeatureLearner):
         self.means = self.state("means", lambda: (self.num_classes, self.width), "float64")
         self.counts = self.state("counts", lambda: (self.num_classes,), "float64")
         self.covariance = self.state("covariance", (self.width, self.width), "float64")
-        self.statistics = (self.means, self.counts, self.covariance)
+        # P mu_k, with the count of examples that they are of, and that at which a step solves anew.
+        self.directions = self.state(
+            "directions", lambda: (self.num_classes, self.width), "float64"
+        )
+        self.solved = self.state("solved", (2,), "float64")
+        self.statistics = (
+            self.means, self.counts, self.covariance, self.directions, self.solved,
+        )  # fmt: skip
 
     def scores(self, features: tf.Tensor) -> tf.Tensor:
         """The scores [n, classes] of features [n, width], 0 for a class without examples."""
-        weights, biases = self.discriminants()
-        return features @ weights + biases
+        return self._scores_of(features, self.discriminants())
 
-    def discriminants(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Weights [width, classes] and biases [classes] of the scores, float64."""
-        means, covariance = self.means.value, self.covariance.value
+    def scores_in_step(self, features: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        seen, (last, due) = tf.reduce_sum(self.counts.value), tf.unstack(self.solved.value)
+
+        def solved() -> tuple[tf.Tensor, tf.Tensor]:
+            gap = tf.maximum(2 * (due - last), 1)
+            return self._solve(), tf.stack([seen, seen + gap])
+
+        # Of a thousand features a factor takes several times as long as the rest of a step.
+        state = tf.cond(seen >= due, solved, lambda: (self.directions.value, self.solved.value))
+        return self._scores_of(features, state[0]), state
+
+    def on_task_end(self, task_id: int) -> None:
+        seen = float(np.sum(self.counts.numpy()))
+        self.directions.assign(self.discriminants())
+        self.solved.assign([seen, seen + 1])
+
+    def discriminants(self) -> tf.Tensor:
+        """The directions P mu_k of all examples so far, float64 [classes, width]."""
+        is_solved = self.solved.value[0] == tf.reduce_sum(self.counts.value)
+        return tf.cond(is_solved, lambda: self.directions.value, self._solve)
+
+    def _solve(self) -> tf.Tensor:
+        covariance = self.covariance.value
         unit = tf.eye(self.width, dtype=covariance.dtype)
         mixed = (1 - self.shrinkage) * covariance + self.shrinkage * unit
-        weights = tf.linalg.cholesky_solve(tf.linalg.cholesky(mixed), tf.transpose(means))
-        biases = -0.5 * tf.reduce_sum(tf.transpose(means) * weights, axis=0)
-        return weights, biases
+        factor = tf.linalg.cholesky(mixed)
+        return tf.transpose(tf.linalg.cholesky_solve(factor, tf.transpose(self.means.value)))
+
+    def _scores_of(self, features: tf.Tensor, directions: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(features, directions, transpose_b=True) + self._offsets(directions)
+
+    def _offsets(self, directions: tf.Tensor) -> tf.Tensor:
+        """The scores of features of 0, [classes]."""
+        return -0.5 * tf.reduce_sum(self.means.value * directions, axis=1)
 
     def serving_scores(self, features: Any) -> Any:
-        return dense_of(*self.discriminants())(features)
+        directions = self.discriminants()
+        return dense_of(tf.transpose(directions), self._offsets(directions))(features)
 
     def learned(
         self, features: tf.Tensor, labels: tf.Tensor, counted: tf.Tensor

@@ -12,7 +12,16 @@ import numpy as np
 import nccl_tf
 from nccl_tf.methods.registry import METHODS
 from studies.pretrained.features import Cut, Features, dinov2_parts, file_of, load, passed, write
-from studies.pretrained.runs import PLAN, Cell, Results, Row, Wanted, figures, network_of
+from studies.pretrained.runs import (
+    PLAN,
+    Cell,
+    Results,
+    Row,
+    Wanted,
+    batch_size_of,
+    figures,
+    network_of,
+)
 
 NETWORK = "blocks"
 PART: Row = PLAN["blocks"]
@@ -93,7 +102,8 @@ class Runs:
         stream = self._stream(parts, seed)
         learner = nccl_tf.create(method.name, network_of(stream), stream, seed=seed, **options)
         learner.compile("sgd")
-        result = nccl_tf.learn(learner, stream, batch_size=PLAN["batch_size"], seed=seed, verbose=0)
+        batch_size = batch_size_of(system)
+        result = nccl_tf.learn(learner, stream, batch_size=batch_size, seed=seed, verbose=0)
         row = figures(key, result, begin)
         return {**row, "examples_passed": row["examples_passed"] + examples}
 

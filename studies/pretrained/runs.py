@@ -251,6 +251,11 @@ def network_of(stream: nccl_tf.Stream) -> keras.Model:
     return keras.Sequential([inputs, scale, keras.layers.Dense(stream.num_classes)])
 
 
+def batch_size_of(system: Row) -> int:
+    """The examples in a batch of a system."""
+    return system.get("batch_size", PLAN["batch_size"])
+
+
 def run(system: Row, parts: Mapping[str, Features], setting: Row, key: Row) -> Row:
     """One system on one stream of features.
 
@@ -280,7 +285,7 @@ def run(system: Row, parts: Mapping[str, Features], setting: Row, key: Row) -> R
     begin = time.process_time()
     try:
         result = nccl_tf.learn(
-            learner, stream, batch_size=PLAN["batch_size"], epochs=key["passes"], seed=seed,
+            learner, stream, batch_size=batch_size_of(system), epochs=key["passes"], seed=seed,
             joint=method.joint, verbose=0,
         )  # fmt: skip
     except nccl_tf.LearningFailedError:

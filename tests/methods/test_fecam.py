@@ -70,6 +70,24 @@ def test_its_numbers_change_the_metric(arguments, numbers):
     np.testing.assert_allclose(served(inputs), expected, rtol=1e-4)
 
 
+def test_only_classes_with_new_examples_are_solved_again(monkeypatch):
+    inputs, labels = many()
+    made, solved = learner(5, 4), []
+    monkeypatch.setattr(
+        "nccl_tf.methods.fecam.whitener", lambda *a: solved.append(0) or whitener(*a)
+    )
+    parts = [labels < 2, labels == 2, labels != 0]
+    for part, classes in zip(parts, (2, 1, 3), strict=True):
+        made.fit(inputs[part], labels[part], batch_size=9, verbose=0)
+        assert len(solved) == classes
+        made.solve()
+        assert len(solved) == classes
+        del solved[:]
+    again = np.concatenate([np.flatnonzero(part) for part in parts])
+    expected = scores_at_once(inputs[again], labels[again], inputs)
+    np.testing.assert_allclose(made.predict(inputs, verbose=0), expected, rtol=1e-4)
+
+
 def test_a_singular_covariance_has_a_pseudo_inverse():
     rng = np.random.default_rng(0)
     covariance = np.cov(rng.normal(size=(6, 3)))  # Six features of rank two.

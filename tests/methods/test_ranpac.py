@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import nccl_tf
-from nccl_tf.methods.ranpac import RIDGES
+from nccl_tf.methods.ranpac import RIDGES, ridge_weights
 from tests.methods.test_slda import many
 
 
@@ -73,6 +73,17 @@ def test_the_ridge_has_the_least_error_on_every_fifth_example():
     assert RIDGES[0] < best < RIDGES[-1]
     expected = weights_at_once(rows, targets, best)
     np.testing.assert_allclose(made.class_weights.numpy().T, expected, rtol=1e-6)
+
+
+def test_a_gram_matrix_without_a_factor_has_weights():
+    """Of size 1e12 along one axis, where rounding is more than the ridge."""
+    axis = np.array([3.0, 4.0, 0.0, 0.0]) / 5
+    gram, sums = 1e12 * np.outer(axis, axis), np.outer([2.0, -1.0], axis)
+    gram[3, 3] = -1e-3
+    found = ridge_weights(gram, sums, 1e-8)
+    np.testing.assert_allclose(found @ axis, [2e-12, -1e-12], rtol=1e-6)
+    regular = np.diag([1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(ridge_weights(regular, sums, 1.0), sums / [2, 3, 4, 5], rtol=1e-12)
 
 
 def test_it_predicts_from_the_end_of_a_task_or_when_it_is_solved():

@@ -53,6 +53,35 @@ def test_examples_by_hand_in_any_batches(batch_size):
     np.testing.assert_allclose(made.predict(X[:2], verbose=0), SCORES, rtol=1e-6)
 
 
+def test_steps_solve_for_weights_ever_less_often_and_predictions_take_those_of_now(monkeypatch):
+    """Of one example each, in two tasks of 64 and 6."""
+    inputs, labels = many(70)
+    made, solved = learner(5, 4), []
+    solve = nccl_tf.SLDA._solve
+    monkeypatch.setattr(nccl_tf.SLDA, "_solve", lambda self: solved.append(0) or solve(self))
+    made.fit(inputs[:64], labels[:64], batch_size=1, shuffle=False, end_task=False, verbose=0)
+    # Before the examples 0, 1, 3, 7, 15, 31 and 63.
+    assert len(solved) == 7
+
+    def expected(count):
+        means, counts, covariance = state(fitted(inputs[:count], labels[:count]))
+        assert counts.sum() == count
+        precision = np.linalg.inv((1 - 1e-4) * covariance + 1e-4 * np.eye(5))
+        return inputs @ precision @ means.T - 0.5 * np.einsum(
+            "cd,de,ce->c", means, precision, means
+        )
+
+    np.testing.assert_allclose(made.predict(inputs, verbose=0), expected(64), rtol=1e-4, atol=1e-4)
+    served = made.serving_model()
+    np.testing.assert_allclose(served(inputs), expected(64), rtol=1e-4, atol=1e-4)
+    made.end_task()
+    del solved[:]
+    made.predict(inputs, verbose=0)
+    assert not solved
+    made.fit(inputs[64:], labels[64:], batch_size=1, shuffle=False, verbose=0)
+    np.testing.assert_allclose(made.predict(inputs, verbose=0), expected(70), rtol=1e-4, atol=1e-4)
+
+
 def test_the_covariance_is_that_of_the_authors_loop_in_batches_of_other_sizes():
     inputs, labels = many()
     means, counts, covariance = np.zeros((4, 5)), np.zeros(4), np.zeros((5, 5))
