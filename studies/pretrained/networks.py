@@ -80,7 +80,7 @@ def efficientnet_lite0(
 
     def applied(layer: keras.layers.Layer, x: Any, values: list[np.ndarray]) -> Any:
         y = layer(x)
-        found = [v.shape for v in layer.weights]
+        found = [tuple(v.shape) for v in layer.weights]
         if found != [value.shape for value in values]:
             shapes = [value.shape for value in values]
             raise UserError(f"received weights of shapes {shapes}, where {layer.name} has {found}")
