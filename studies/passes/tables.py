@@ -293,6 +293,7 @@ def check_table(results: Results) -> str:
             f"{one.miss(one.advised):.1f}",
             f"{'yes' if one.check['retrain'] else 'no'}; {one.gain:+.1f}",
             f"{SYSTEMS[one.now.system]['title']}; missed by {one.miss(one.now):.1f}",
+            one.check["chosen_by"],
         )
         for one in checked(results)
     ]
@@ -300,7 +301,7 @@ def check_table(results: Results) -> str:
         return "No check has all of its runs yet.\n"
     names = (
         "data", "row of the page", "advised", "value", "best", "missed by",
-        "retrain? advised; gain", "advised now",
+        "retrain? advised; gain", "advised now", "chosen by",
     )  # fmt: skip
     return markdown_table(names, lines, names[3:6]) + _not_learned(results)
 

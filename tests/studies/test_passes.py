@@ -106,6 +106,34 @@ def test_the_tables_show_each_number_under_its_passes():
     assert "no results yet" in tables.choice_table({})
 
 
+def test_pixels_run_where_they_are_named_and_take_the_rates_of_five_passes():
+    found = {cell for cell in cells() if cell.data == "pixels"}
+    assert {cell.system for cell in found} == set(DATA["pixels"]["systems"])
+    assert {(cell.passes, cell.share) for cell in found} <= {
+        (1, None),
+        (5, None),
+        (1, 0.05),
+        (5, 0.05),
+    }
+    assert Cell("pixels", "er", 1, 0.05).tuned == Cell("pixels", "er", 5, 0.05)
+
+
+def test_images_of_classes_are_cut_and_learned_by_a_convolutional_network(tmp_path):
+    labels = np.repeat(np.arange(35, dtype=np.int32), 2)
+    images = np.zeros((70, 32, 32, 3), np.uint8) + labels[:, None, None, None].astype(np.uint8)
+    sides = {f"{side}_{column}": values for side in ("train", "test") for column, values in
+             (("x", images), ("y", labels))}  # fmt: skip
+    np.savez(tmp_path / data.PIXELS, **sides)
+    tuned_on = data.pixels(True, tmp_path)
+    assert tuned_on.tasks == 2 and np.unique(tuned_on.train[1]).tolist() == list(range(10))
+    assert tuned_on.train[0].min() == 25
+    cut = data.pixels(False, tmp_path)
+    stream = cut.stream(0)
+    assert cut.tasks == 5 and stream.num_classes == 25 and cut.train[0].max() == 24
+    network = run.network_of(Cell("pixels", "er", 5, 0.05), stream, 0)
+    assert network.output_shape == (None, 25)
+
+
 def test_what_has_not_run_is_told_by_the_records(monkeypatch):
     """ER on digits has all its seeds; on temperature, with less memory, none of one."""
     parts = [{"passes": 5, "share": 0.05, "seeds": [0, 1, 2], "data": ["digits"]},
@@ -255,7 +283,7 @@ def test_what_keeps_no_example_is_told_apart():
 
 def checks_of(monkeypatch, *found):
     """A plan with these checks."""
-    usual = {"case": PLAN["checks"][0]["case"], "passes": 5, "share": 0.05}
+    usual = {"case": PLAN["checks"][0]["case"], "passes": 5, "share": 0.05, "chosen_by": "one"}
     made = [
         {**usual, "data": name, "advice": taken, "retrain": told} for name, taken, told in found
     ]
@@ -276,8 +304,8 @@ def test_advice_is_checked_against_the_best_that_does_not_train_on_all(monkeypat
     assert round(one.miss(one.advised), 6) == 8.0 and one.now == one.advised
     assert one.retraining_wins and round(one.gain, 6) == 11.5
     assert (
-        "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 | ER, reservoir; missed by 8.0 |"
-        in tables.check_table(found)
+        "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 | ER, reservoir; missed by 8.0 "
+        "| one |" in tables.check_table(found)
     )
     assert "on 1 data sets" in tables.check_sentence(found) and "on 0, and right" in (
         tables.check_sentence(found)
