@@ -118,7 +118,7 @@ def jobs(results: Mapping[str, Row]) -> list[Job]:
     for part in PLAN["order"]:
         for seed in part["seeds"]:
             for cell in cells_of(part):
-                rate = chosen(cell, results)
+                rate = rate_of(cell, seed, results)
                 for job in (*trials(cell), Job(cell, "evaluated", seed, rate)):
                     found.setdefault(job.name, job)
     return list(found.values())
@@ -137,6 +137,19 @@ def chosen(cell: Cell, results: Mapping[str, Row]) -> float | None:
     sign = -1 if cell.regresses else 1
     good = [job for job in tried if "problem" not in results[job.name]]
     return max(good, key=lambda job: sign * results[job.name]["value"]).rate if good else None
+
+
+def rate_of(cell: Cell, seed: int, results: Mapping[str, Row]) -> float | None:
+    """The rate that a seed is evaluated with: the chosen one, or a lower one that was tried.
+
+    The next lower one where it could not be learned with, as the error of a learner says.
+    """
+    rate = chosen(cell, results)
+    lower = [each for each in cell.rates if rate is not None and each < rate]
+    for each in sorted(lower, reverse=True):
+        if "problem" in results.get(Job(cell, "evaluated", seed, rate).name, {}):
+            rate = each
+    return rate
 
 
 def at_the_end(cell: Cell, rate: float | None) -> bool:

@@ -17,6 +17,7 @@ from studies.passes.plan import (
     cells,
     chosen,
     jobs,
+    rate_of,
 )
 
 Results = Mapping[str, Row]
@@ -31,11 +32,11 @@ def runs_of(cell: Cell, results: Results) -> list[Row]:
 
 
 def tried(cell: Cell, results: Results) -> list[Row]:
-    """The runs of a cell at its rate, those that could not be learned with too."""
-    rate = chosen(cell, results)
-    if rate is None:
+    """The runs of a cell, a seed each, those that could not be learned with at any rate too."""
+    if chosen(cell, results) is None:
         return []
-    names = [Job(cell, "evaluated", seed, rate).name for seed in PLAN["seeds"]]
+    rates = {seed: rate_of(cell, seed, results) for seed in PLAN["seeds"]}
+    names = [Job(cell, "evaluated", seed, rate).name for seed, rate in rates.items()]
     return [results[name] for name in names if name in results]
 
 
@@ -110,16 +111,21 @@ class Reached(NamedTuple):
     passed: float
 
 
+def data_of(case: Row) -> list[str]:
+    """The data sets of a case, with those that joined it once its advice was followed on them."""
+    return [*case["data"], *case.get("joined", [])]
+
+
 def allowed(case: Row) -> dict[str, list[Cell]]:
     """The cells of each system that a case allows on all of its data sets, a data set each."""
     found = {}
     for system in SYSTEMS.values():
         of_data = [
             [_cell_of(system, name, case["passes"], share) for share in {case.get("share"), None}]
-            for name in case["data"]
+            for name in data_of(case)
         ]
         here = [cell for each in of_data for cell in each if cell is not None]
-        if len(here) == len(case["data"]):
+        if len(here) == len(data_of(case)):
             found[system["name"]] = here
     return found
 
@@ -172,7 +178,11 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
     others = [one for one in every if one.system not in (*rule["bounds"], taken.system)]
     gain = 0.0 if all_so_far is None else sign * (all_so_far.value - taken.value)
     system = SYSTEMS[taken.system]
-    name = f"{system['title']} (`{system['method']}`)"
+    chosen_options = {**system.get("options", {})}
+    chosen_options.pop("memory_batch_size", None)  # As large as the batch, of all systems.
+    made_of = [system["method"], *(f"{name}={value}" for name, value in chosen_options.items())]
+    made_of += ["BalancedMemory"] * system.get("balanced", False)
+    name = f"{system['title']} ({', '.join(f'`{each}`' for each in made_of)})"
     if taken.system == "finetune":
         name += f": none is better by more than {rule['tie']:g}"
     share = "-"
@@ -186,10 +196,16 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
         f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",
         "-" if all_so_far is None else f"{all_so_far.value:.1f}",
         share,
-        f"{' and '.join(case['data'])}, {case['passes']} pass{'es' * (case['passes'] > 1)}, "
+        f"{', '.join(map(_short, data_of(case)))}; {case['passes']} "
+        f"pass{'es' * (case['passes'] > 1)}, "
         f"{seeds} seed{'s' * (seeds > 1)}",
         f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
     )
+
+
+def _short(data: str) -> str:
+    """The title of a data set up to its first comma or bracket."""
+    return DATA[data]["title"].split(",")[0].split(" (")[0]
 
 
 class Checked(NamedTuple):
@@ -199,23 +215,23 @@ class Checked(NamedTuple):
         check: Its entry in the plan.
         advised: What the system that was advised reached.
         best: What the best one reached of those that do not train on everything.
-        now: What that reached which the page takes now, with more seeds.
         gain: By how much retraining on all so far is better than what was advised, in points.
     """
 
     check: Row
     advised: Reached
     best: Reached
-    now: Reached
     gain: float
 
-    def miss(self, one: Reached) -> float:
-        """By how much a choice missed the best, in points or hundredths of an error."""
-        return abs(self.best.value - one.value)
+    @property
+    def miss(self) -> float:
+        """By how much the advice missed the best, in points or hundredths of an error."""
+        return abs(self.best.value - self.advised.value)
 
-    def holds(self, one: Reached) -> bool:
+    @property
+    def holds(self) -> bool:
         """Whether that is little."""
-        return self.miss(one) <= PLAN["decision"]["close"]
+        return self.miss <= PLAN["decision"]["close"]
 
     @property
     def retraining_wins(self) -> bool:
@@ -236,24 +252,26 @@ def checked(results: Results) -> list[Checked]:
         advised, all_so_far = by_name[check["advice"]], by_name["cumulative"]
         first = next(one for one in every if one.system not in PLAN["decision"]["bounds"])
         gain = sign * (all_so_far.value - advised.value)
-        (case,) = [each for each in PLAN["decision"]["cases"] if each["title"] == check["case"]]
-        taken = best(case, results)
-        now = advised if taken is None else by_name[taken.system]
-        found.append(Checked(check, advised, first, now, gain))
+        found.append(Checked(check, advised, first, gain))
     return found
 
 
 def _not_learned(results: Results) -> str:
-    """Runs at tuned rates that were not learned to their end, which no mean has."""
-    found = []
+    """Runs that were not learned to their end with the tuned rate, or with none."""
+    lower, never = [], []
     for cell in cells():
-        runs = tried(cell, results)
-        if failed := [run for run in runs if "value" not in run]:
-            title = SYSTEMS[cell.system]["title"]
-            found.append(f"{title} on {cell.data} ({len(failed)} of {len(runs)} runs)")
-    if not found:
-        return ""
-    return f"\nNo mean has runs whose loss was not finite at the tuned rate: {', '.join(found)}.\n"
+        runs, rate = tried(cell, results), chosen(cell, results)
+        title = f"{SYSTEMS[cell.system]['title']} on {cell.data}"
+        failed = [run for run in runs if "value" not in run]
+        again = [run for run in runs if "value" in run and run["rate"] != rate]
+        for found, few in ((lower, again), (never, failed)):
+            if few:
+                found.append(f"{title} ({len(few)} of {len(runs)} runs)")
+    told = "\nThe loss was not finite at the tuned rate, and a lower one was taken: "
+    text = f"{told}{', '.join(lower)}.\n" if lower else ""
+    if never:
+        text += f"\nIt was finite at none that was tried, and no mean has it: {', '.join(never)}.\n"
+    return text
 
 
 def missing_table(results: Results) -> str:
@@ -290,9 +308,8 @@ def check_table(results: Results) -> str:
             SYSTEMS[one.advised.system]["title"],
             f"{one.advised.value:.1f}",
             f"{SYSTEMS[one.best.system]['title']} {one.best.value:.1f}",
-            f"{one.miss(one.advised):.1f}",
+            f"{one.miss:.1f}",
             f"{'yes' if one.check['retrain'] else 'no'}; {one.gain:+.1f}",
-            f"{SYSTEMS[one.now.system]['title']}; missed by {one.miss(one.now):.1f}",
             one.check["chosen_by"],
         )
         for one in checked(results)
@@ -301,9 +318,19 @@ def check_table(results: Results) -> str:
         return "No check has all of its runs yet.\n"
     names = (
         "data", "row of the page", "advised", "value", "best", "missed by",
-        "retrain? advised; gain", "advised now", "chosen by",
+        "retrain? advised; gain", "chosen by",
     )  # fmt: skip
     return markdown_table(names, lines, names[3:6]) + _not_learned(results)
+
+
+def _by_others(every: Sequence[Checked]) -> str:
+    """How often it held on data that somebody else than the author of the study chose."""
+    others = [one for one in every if one.check["chosen_by"] != "its author"]
+    if not others:
+        return ""
+    few = sum(one.holds for one in others)
+    right = sum(one.retraining_wins == one.check["retrain"] for one in others)
+    return f"; of {len(others)} that others than the study's author chose, on {few} and {right}"
 
 
 def check_sentence(results: Results) -> str:
@@ -311,14 +338,14 @@ def check_sentence(results: Results) -> str:
     every = checked(results)
     if not every:
         return "The advice has not been tried on other data yet.\n"
-    few = sum(one.holds(one.advised) for one in every)
-    now = sum(one.holds(one.now) for one in every)
+    few = sum(one.holds for one in every)
     right = sum(one.retraining_wins == one.check["retrain"] for one in every)
+    told = f"{few}, and right about retraining on {right}{_by_others(every)}"
     return (
-        f"Followed on {len(every)} data sets that those runs do not have, the advice was within "
+        f"Followed on {len(every)} data sets that no line had, the advice of the day was within "
         f"{PLAN['decision']['close']:g} points of the best of eight methods, retraining aside, on "
-        f"{few}, and right about retraining on {right}. What the page advises now, with the seeds "
-        f"that came later, is so near on {now} ([all figures]({_CHECKS})).\n"
+        f"{told} ([all figures]({_CHECKS})). "
+        "Each has joined its line since.\n"
     )
 
 
