@@ -49,7 +49,7 @@ def put_results(
     shown = readme_table(records, IN_README)
     cells = select_cells(None)
     current = {readme: put_between_marks(readme, "results", shown, check=check)}
-    if put_nccl(readme, cells, records, check=check) is False:
+    if put_nccl(readme, cells, [*records, *timed], check=check) is False:
         current[readme] = False
     page = titled_markdown(results_by_stream(records))
     current[every] = put_between_marks(every, "results", page, check=check)
