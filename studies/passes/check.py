@@ -10,6 +10,7 @@ those evaluated, and by these, inputs and numbers to predict are scaled.
 
 import csv
 import io
+import itertools
 import re
 import tarfile
 import zipfile
@@ -54,6 +55,18 @@ _WORDS = 1024
 _PARTS = ("speed", "hd", "ram", "screen", "ads", "cd", "multi", "premium")
 _LAST_MONTHS = {True: (3, 6), False: (11, 16, 21, 26, 35)}
 """The last month of each task; those to tune on come first."""
+_LAND = {False: (250, 100), True: (200, 76)}
+"""Training and test examples of a kind of land; those to tune on come after those evaluated."""
+_GENRES = ("Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short")
+_GOOD_FILM = 6.0
+_FILM_YEARS = {True: ((1930, 1934), (1935, 1939)), False: (
+    (1940, 1959), (1960, 1979), (1980, 1989), (1990, 1999), (2000, 2005))}  # fmt: skip
+_COUNTS = ("g", "ab", "h", "X2b", "X3b", "hr", "sb", "bb")
+_ERAS = {True: ((1893, 1906), (1907, 1919)), False: (
+    (1920, 1941), (1942, 1960), (1961, 1976), (1977, 1992), (1993, 2007))}  # fmt: skip
+_MODERN = 1893
+_PERIOD = 1200
+"""Examples of a period at most, of films and of seasons, a third of them the test."""
 
 
 def letters(tuning: bool, folder: Path) -> Cut:
@@ -158,8 +171,7 @@ def prices(tuning: bool, folder: Path) -> Cut:
     The logarithm of the price is predicted, of what the machine is, without the date; the first six
     months are tuned on.
     """
-    text = _in_archives(folder, PYDATASET, "/resources.tar.gz", "/csv/Ecdat/Computers.csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = _pydataset(folder, "Ecdat/Computers")
     numbers = {"yes": "1", "no": "0"}
     x = np.array([[float(numbers.get(row[name], row[name])) for name in _PARTS] for row in rows])
     month = np.array([int(row["trend"]) for row in rows])
@@ -170,6 +182,73 @@ def prices(tuning: bool, folder: Path) -> Cut:
     period, split = np.searchsorted(last, month), len(_LAST_MONTHS[True])
     tasks = {True: [(i,) for i in range(split)], False: [(i,) for i in range(split, len(last))]}
     return _domains(x, y, period, tasks, tuning, _every_third(len(y)))
+
+
+def land(tuning: bool, folder: Path) -> Cut:
+    """Kinds of land by nine points of a picture of a satellite in four bands (Statlog).
+
+    Six kinds leave none to hold out: what is tuned on are other examples, in another order of them.
+    """
+    rows = np.array(_keel(folder, "satimage"), np.int64)
+    kind, x = rows[:, -1], rows[:, :-1].astype(np.float32)
+    (count, few), (later, last) = _LAND[False], _LAND[True]
+    starts = (0, count, count + few, count + few + later, count + few + later + last)
+    parts = [
+        np.concatenate([np.flatnonzero(kind == each)[start:end] for each in np.unique(kind)])
+        for start, end in itertools.pairwise(starts)
+    ]
+    train, test = parts[2:] if tuning else parts[:2]
+    x = (x - x[parts[2]].mean(axis=0)) / x[parts[2]].std(axis=0)
+    y = np.searchsorted(np.unique(kind), kind).astype(np.int32)
+    return Cut((x[train], y[train]), (x[test], y[test]), None, 3)
+
+
+def films(tuning: bool, folder: Path) -> Cut:
+    """Whether a film is rated above 6 of 10, by when it was made (IMDb; package ggplot2).
+
+    Of its length, the number of those who rated it and its genres; the thirties are tuned on.
+    """
+    rows = _pydataset(folder, "ggplot2/movies")
+    numbers = [[np.log(float(row["length"])), np.log(float(row["votes"]))] for row in rows]
+    genres = [[float(row[name]) for name in _GENRES] for row in rows]
+    y = np.array([float(row["rating"]) > _GOOD_FILM for row in rows], np.int32)
+    return _periods(np.concatenate([numbers, genres], axis=1), y, _years(rows), _FILM_YEARS, tuning)
+
+
+def seasons(tuning: bool, folder: Path) -> Cut:
+    """How many runs a player of baseball bats in in a season, by eras (package plyr).
+
+    The square root of the number is predicted, of those of eight other counts; the years before
+    1920 are tuned on.
+    """
+    rows = [row for row in _pydataset(folder, "plyr/baseball") if int(row["year"]) >= _MODERN]
+    y, year = np.sqrt([float(row["rbi"]) for row in rows]), _years(rows)
+    x = np.sqrt([[float(row[name]) for name in _COUNTS] for row in rows])
+    known = year <= _ERAS[True][-1][1]
+    y = ((y - y[known].mean()) / y[known].std()).astype(np.float32)
+    return _periods(x, y, year, _ERAS, tuning)
+
+
+def _years(rows: Sequence[Mapping[str, str]]) -> np.ndarray:
+    return np.array([int(row["year"]) for row in rows])
+
+
+def _periods(
+    x: np.ndarray,
+    y: np.ndarray,
+    year: np.ndarray,
+    periods: Mapping[bool, Sequence[tuple[int, int]]],
+    tuning: bool,
+) -> Cut:
+    """As many examples of each period, by its first and last year, as tasks."""
+    random = np.random.default_rng(0)
+    spans = [*periods[True], *periods[False]]
+    places = [np.flatnonzero((year >= first) & (year <= last)) for first, last in spans]
+    drawn = [random.permutation(each)[:_PERIOD] for each in places]
+    split, every = len(periods[True]), [(number,) for number in range(len(spans))]
+    tasks = {True: every[:split], False: every[split:]}
+    rows, period = np.concatenate(drawn), np.repeat(np.arange(len(drawn)), list(map(len, drawn)))
+    return _domains(x[rows], y[rows], period, tasks, tuning, _every_third(len(rows)))
 
 
 def _domains(
@@ -217,6 +296,11 @@ def _keel(folder: Path, name: str) -> list[list[str]]:
 
 def _islp(folder: Path, name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(_member(folder, ISLP, f"ISLP/data/{name}.csv"))))
+
+
+def _pydataset(folder: Path, name: str) -> list[dict[str, str]]:
+    text = _in_archives(folder, PYDATASET, "/resources.tar.gz", f"/csv/{name}.csv")
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def _rated(folder: Path, source: str) -> list[tuple[float, str]]:
@@ -276,4 +360,7 @@ DATA: dict[str, Callable[[bool, Path], Cut]] = {
     "surfaces": surfaces,
     "texts": texts,
     "prices": prices,
+    "land": land,
+    "films": films,
+    "seasons": seasons,
 }

