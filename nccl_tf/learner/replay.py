@@ -68,7 +68,7 @@ class ReplayLearner(Learner):
         **kwargs: Any,
     ):
         super().__init__(network, memory, **kwargs)
-        if option := DarkReplay.of(dark, replay_labels, self.logit_distances):
+        if option := DarkReplay.of(dark, replay_labels):
             self.add_option(option)
         if not isinstance(memory_batch_size, (int, np.integer)) or memory_batch_size < 1:
             raise UserError(
@@ -181,6 +181,8 @@ class ReplayLearner(Learner):
     def memory_losses(self, logits: Logits, replay: Batch) -> tf.Tensor:
         """The training loss of each example of a memory batch, [n], dark replay included."""
         losses = self.example_loss.of(logits.masked, replay)
+        if dark := self.option(DarkReplay):
+            losses = dark.weighed(losses, lambda: self.logit_distances(logits.raw, replay))
         for option in self.options:
             losses = option.loss(losses, logits, replay)
         return losses

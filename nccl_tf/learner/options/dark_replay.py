@@ -6,10 +6,8 @@ from typing import Any
 import tensorflow as tf
 
 from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, check_replay_weights
-from nccl_tf.batch import Batch
 from nccl_tf.learner.columns import LOGITS, Column, raw_logits
 from nccl_tf.learner.options.option import Option
-from nccl_tf.learner.step import Logits
 
 
 class DarkReplay(Option):
@@ -18,28 +16,20 @@ class DarkReplay(Option):
     Args:
         dark: a, 0 or more.
         replay_labels: b, 0 or more.
-        distances: From raw logits [n, ..., classes] and a memory batch to the squared distances
-            between the logits and those that the memory kept, [n].
 
     Raises:
         UserError: A weight is below 0, or both are 0.
     """
 
-    def __init__(
-        self,
-        dark: float,
-        replay_labels: float,
-        distances: Callable[[tf.Tensor, Batch], tf.Tensor],
-    ):
+    def __init__(self, dark: float, replay_labels: float):
         self.dark = DARK.taken(dark)
         self.replay_labels = REPLAY_LABELS.taken(replay_labels)
         check_replay_weights(self.dark, self.replay_labels)
-        self._distances = distances
 
     @classmethod
-    def of(cls, dark: float, replay_labels: float, distances: Any) -> "DarkReplay | None":
+    def of(cls, dark: float, replay_labels: float) -> "DarkReplay | None":
         """As the constructor; None where the memory loss is the compiled one."""
-        option = cls(dark, replay_labels, distances)
+        option = cls(dark, replay_labels)
         given = option.dark, option.replay_labels
         return None if given == (DARK.default, REPLAY_LABELS.default) else option
 
@@ -47,11 +37,17 @@ class DarkReplay(Option):
     def columns(self) -> Mapping[str, Column]:  # type: ignore[override]
         return {LOGITS: raw_logits} if self.dark else {}
 
-    def loss(self, losses: tf.Tensor, logits: Logits, replay: Batch) -> tf.Tensor:
+    def weighed(self, losses: tf.Tensor, distances: Callable[[], tf.Tensor]) -> tf.Tensor:
+        """The training losses of a memory batch, [n]. Graph code.
+
+        Args:
+            losses: The compiled ones, [n].
+            distances: Returns the distances of logits, [n]; asked for where a is not 0.
+        """
         if self.replay_labels != 1.0:
             losses *= self.replay_labels
         if self.dark:
-            losses += self.dark * self._distances(logits.raw, replay)
+            losses += self.dark * distances()
         return losses
 
     def get_config(self) -> dict[str, Any]:
