@@ -22,6 +22,8 @@ _KEYED = (
     "_exclude_from_weight_decay_pattern", "_exclude_from_weight_decay_cache",
 )  # fmt: skip
 """Attributes of an optimizer that name variables of TensorFlow, or change with these."""
+_SUM = "_all_reduce_sum_gradients"
+"""The method of an optimizer that sums over replicas, from pairs of gradient and variable."""
 _PARTS = "_true_graph", "_false_graph", "_cond_graph", "_body_graph"
 """Where an operation of TensorFlow holds the graphs of a condition or a loop."""
 
@@ -203,6 +205,24 @@ def put_keys_back(optimizer: keras.optimizers.Optimizer, keys: Mapping[str, Any]
     for name in _KEYED:
         vars(optimizer).pop(name, None)
     vars(optimizer).update(keys)
+
+
+@contextlib.contextmanager
+def without_sum(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
+    """A context in which an optimizer applies the gradients that it receives on each replica.
+
+    Keras sums them over the replicas, after it has clipped those of each, and has no way to be told
+    that all replicas have the whole gradient: parts of it would be clipped at a bound that is too
+    large, and a variable that its gradient overwrites would get the part of one replica.
+    """
+    assert hasattr(optimizer, _SUM), "Keras sums gradients over replicas elsewhere"
+    object.__setattr__(optimizer, _SUM, list)
+    try:
+        yield
+    finally:
+        # Replicas are threads, which go through it together: the first one to end takes it away
+        # when the others are past it.
+        vars(optimizer).pop(_SUM, None)
 
 
 # ---- models and metrics ------------------------------------------------------------------------

@@ -97,6 +97,34 @@ def test_a_variable_of_another_shape():
     assert variable.shape == (2,) and variable.numpy().tolist() == [0, 0], said
 
 
+def test_an_optimizer_applies_what_each_replica_has():
+    class Sums(keras.optimizers.SGD):
+        summed = 0
+
+        def _all_reduce_sum_gradients(self, pairs):
+            type(self).summed += 1
+            return super()._all_reduce_sum_gradients(pairs)
+
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        variable, optimizer = keras.Variable(1.0), Sums(0.5)
+        optimizer.build([variable])
+
+    def apply():
+        optimizer.apply_gradients([(tf.constant(1.0), variable)])
+
+    strategy.run(apply)
+    assert Sums.summed == 1 and float(variable.value.numpy()) == 0.5, (
+        "Keras does not call _all_reduce_sum_gradients: look for where an optimizer sums gradients "
+        "over replicas"
+    )
+    with private.without_sum(optimizer):
+        strategy.run(apply)
+    assert Sums.summed == 1 and float(variable.value.numpy()) == 0.0
+    strategy.run(apply)
+    assert Sums.summed == 2
+
+
 def test_what_an_optimizer_knows_of_variables():
     one, two = (keras.Variable(np.zeros(2, "float32")) for _ in range(2))
     optimizer = keras.optimizers.SGD(0.1, weight_decay=0.1)

@@ -1,18 +1,16 @@
 """The devices of a learner: one alone, or the replicas of tf.distribute together.
 
 What a step asks of its devices are verbs of the graph, which know the network and no learner. Every
-replica holds all of the
-learner's state and the same numbers in it, and takes the same step: it has the whole batches of
-stream and memory, so that losses, masks, logs and rules are those of one device. Only the passes
-through the network are shared out. A replica passes its rows, the outputs of all are gathered, and
-the gradients are averaged. No replica may wait for another inside a conditional, so whether the
-memory has examples is asked around the step of all.
+replica holds all of the learner's state and the same numbers in it, and takes the same step: it has
+the whole batches of stream and memory, so that losses, masks, logs and rules are those of one
+device. Only the passes through the network are shared out. A replica passes its rows, the outputs
+of all are gathered, and the gradients are averaged. No replica may wait for another inside a
+conditional, so whether the memory has examples is asked around the step of all.
 """
 
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -21,7 +19,7 @@ import tensorflow as tf
 from nccl_tf import xla
 from nccl_tf.batch import Batch
 from nccl_tf.errors import UserError, one_line
-from nccl_tf.keras_private import epoch_of_backup, graph, layers_of, own_others
+from nccl_tf.keras_private import epoch_of_backup, graph, layers_of, own_others, without_sum
 from nccl_tf.learner.heads import at_least_float32
 from nccl_tf.learner.options.option import Option
 from nccl_tf.variables import assigned_by, pack_bytes, unpack_bytes
@@ -37,8 +35,6 @@ runs on replicas where it says so itself."""
 
 _GATHERED = tf.float16, tf.float32, tf.float64, tf.int32, tf.int64
 """dtypes that the collective operations of tf.distribute take."""
-_SUM = "_all_reduce_sum_gradients"
-"""The method of Keras's optimizers that sums over replicas, from pairs of gradient and variable."""
 
 
 class OneDevice:
@@ -393,7 +389,7 @@ class Replicas(OneDevice):
         """
         self._share_statistics(before)
         before = [*before, *((v, tf.identity(v.value)) for v in optimizer.variables)]
-        with _as_received(optimizer):
+        with without_sum(optimizer):
             apply()
         for variable, value in before:
             variable.assign(tf.where(accepted, variable.value, value))
@@ -587,24 +583,6 @@ def _tensors(data: Any) -> list[tf.Tensor]:
     """The tensors of a batch, those of all replicas."""
     parts = tf.nest.flatten(data, expand_composites=True)
     return [part for part in parts if part is not None]
-
-
-@contextmanager
-def _as_received(optimizer: keras.optimizers.Optimizer) -> Iterator[None]:
-    """Let an optimizer apply the gradients that it receives, which all replicas have in whole.
-
-    Keras sums them over the replicas, after it has clipped those of each: parts of them would be
-    clipped at a bound that is too large, and a variable that its gradient overwrites would get the
-    part of one replica.
-    """
-    assert hasattr(optimizer, _SUM), "Keras sums gradients over replicas elsewhere"
-    object.__setattr__(optimizer, _SUM, list)
-    try:
-        yield
-    finally:
-        # Replicas are threads, which go through `apply` together: the first one to end takes it
-        # away when the others are past it.
-        vars(optimizer).pop(_SUM, None)
 
 
 def kind_in_scope() -> type[OneDevice]:
