@@ -86,15 +86,29 @@ def choice_table(results: Results) -> str:
 
 
 def decision_table(results: Results) -> str:
-    """What to take in each case of the plan, by its rule, beside retraining on everything."""
-    lines = [line for case in PLAN["decision"]["cases"] if (line := _decision(case, results))]
+    """What to take in each case of the plan, by its rule, beside retraining on everything, and
+    below it what each line was measured on."""
+    lines = {
+        case["title"]: line
+        for case in PLAN["decision"]["cases"]
+        if (line := _decision(case, results))
+    }
     names = (
-        "you have", "take", "value", "next", "fine-tune", "retrain on all so far",
-        "examples passed, of retraining", "measured on", "retrain?",
+        "you have", "retrain?", "else take", "value", "next", "fine-tune", "retrain on all so far",
+        "examples passed, of retraining",
     )  # fmt: skip
     if not lines:
         return "No case has all of its runs yet.\n"
-    return markdown_table(names, lines, names[2:7])
+    cases = [case for case in PLAN["decision"]["cases"] if case["title"] in lines]
+    measured = "".join(f"1. {_measured_on(case, results)}\n" for case in cases)
+    table = markdown_table(names, list(lines.values()), names[3:])
+    return f"{table}\nThese lines, from the first to the last, were measured on\n\n{measured}"
+
+
+def _measured_on(case: Row, results: Results) -> str:
+    passes, seeds = case["passes"], len(seeds_of(case, results))
+    data = ", ".join(map(_short, data_of(case)))
+    return f"{data}; {passes} pass{'es' * (passes > 1)}, {seeds} seed{'s' * (seeds > 1)}"
 
 
 class Reached(NamedTuple):
@@ -172,7 +186,7 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
     taken, every = best(case, results), reached(case, results)
     if taken is None:
         return None
-    by_name, seeds = {one.system: one for one in every}, len(seeds_of(case, results))
+    by_name = {one.system: one for one in every}
     rule, all_so_far = PLAN["decision"], by_name.get("cumulative")
     sign = -1 if DATA[case["data"][0]].get("regression") else 1
     others = [one for one in every if one.system not in (*rule["bounds"], taken.system)]
@@ -190,16 +204,13 @@ def _decision(case: Row, results: Results) -> tuple[str, ...] | None:
         share = f"{taken.passed / all_so_far.passed:.1f}"
     return (
         case["title"],
+        f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
         name,
         f"{taken.value:.1f}",
         f"{SYSTEMS[others[0].system]['title']} {others[0].value:.1f}" if others else "-",
         f"{by_name['finetune'].value:.1f}" if "finetune" in by_name else "-",
         "-" if all_so_far is None else f"{all_so_far.value:.1f}",
         share,
-        f"{', '.join(map(_short, data_of(case)))}; {case['passes']} "
-        f"pass{'es' * (case['passes'] > 1)}, "
-        f"{seeds} seed{'s' * (seeds > 1)}",
-        f"yes, {gain:+.1f}" if gain > rule["retrain"] else f"no, {gain:+.1f}",
     )
 
 
