@@ -337,12 +337,13 @@ def test_advice_is_checked_against_the_best_that_does_not_train_on_all(monkeypat
     (one,) = tables.checked(found)
     assert (one.best.system, one.holds, round(one.miss, 6)) == ("er_ace", False, 8.0)
     assert one.retraining_wins and round(one.gain, 6) == 11.5
-    assert "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | no; +11.5 | one |" in tables.check_table(
-        found
+    assert (
+        "| ER, reservoir | 80.0 | ER-ACE 88.0 | 8.0 | 30.0 | no; +11.5 | one |"
+        in tables.check_table(found)
     )
-    assert "on 1 data sets" in tables.check_sentence(found) and "on 0, and right" in (
-        tables.check_sentence(found)
-    )
+    assert "on 1 data sets" in tables.check_sentence(found) and not one.is_easy
+    assert "as near on" not in tables.check_sentence(found)
+    assert "on 0 and 0: on 0 and 0 of 1 that one chose" in tables.check_sentence(found)
 
 
 def test_less_error_is_better_in_a_check(monkeypatch):
@@ -357,6 +358,24 @@ def test_less_error_is_better_in_a_check(monkeypatch):
     (one,) = tables.checked(found)
     assert (one.best.system, one.holds, round(one.miss, 6)) == ("mir", True, 2.0)
     assert one.retraining_wins and round(one.gain, 6) == 7.0
+
+
+def test_advice_that_holds_by_a_rule_that_came_later_is_told(monkeypatch):
+    """ER holds on both, and failed at its tuned rate: on prices before there was a rule for it."""
+    checks_of(monkeypatch, ("prices", "er", False), ("seasons", "er", False))
+    found = {}
+    for name in ("prices", "seasons"):
+        cell = Cell(name, "er", 5, 0.05)
+        asked = {"data": [name], "passes": 5, "share": 0.05}
+        found |= values_of(name, 5, 0.05, **dict.fromkeys(tables.allowed(asked), 0.5))
+        better = Job(cell, "tuning", PLAN["tuning_seed"], cell.rates[1])
+        failed = Job(cell, "evaluated", 0, cell.rates[1])
+        found[better.name] = {**better.key(), "value": 0.1}
+        found[failed.name] = {**failed.key(), "problem": "10 steps in a row had no finite loss"}
+    assert [one.by_late_rule for one in tables.checked(found)] == [True, False]
+    told = tables.check_sentence(found)
+    assert "on 2 and 2 (1 and 1 strictly): " in told and "leaves out Prices of PCs: " in told
+    assert "as near on 2: Prices of PCs; Runs batted" in told
 
 
 def test_the_data_of_a_check_join_its_line_once_they_have_run_and_are_in_no_plan_of_a_line():
