@@ -15,14 +15,16 @@ from studies.study import Result
 _TITLES = ("Permuted MNIST, 1,000 slots", "Split MNIST, single head, 500 slots")
 """How the titles of the settings begin that the table shows: those of dense networks, as is the one
 whose step is timed."""
+SOLVES = ("slda",)
+"""Methods that solve where a task ends what a prediction solves otherwise."""
 
 
 def asks_for_tasks(method: Method) -> bool:
-    """Whether it acts where a task ends, reads examples of ended tasks alone, or joins tasks."""
+    """Whether it learns where a task ends, reads examples of ended tasks alone, or joins tasks."""
     bases = [cls for cls in method.learner_class().__mro__ if cls not in (Learner, Core)]
-    acts = any("on_task_end" in vars(cls) for cls in bases)
+    learns = method.name not in SOLVES and any("on_task_end" in vars(cls) for cls in bases)
     memory = method.memory or ""
-    return acts or method.joins or memory in ("ring", "exemplars") or memory.startswith("past")
+    return learns or method.joins or memory in ("ring", "exemplars") or memory.startswith("past")
 
 
 def of_seeds(

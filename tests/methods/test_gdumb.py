@@ -153,7 +153,7 @@ def test_training_that_may_mix_images_and_does_not_is_that_without():
     """Neither has weights of classes."""
     trained = []
     for probability in (0.0, 1e-12):
-        memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), example_dtype="float64")
+        memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), example_dtype="float32")
         learner = GDumb(network(), memory, passes=3, cutmix=probability)
         learner.compile(keras.optimizers.SGD(ALPHA))
         learner.fit(*MEMORY, batch_size=3, verbose=0)
