@@ -47,9 +47,9 @@ def put_results(
     """
     readme, every = root / "README.md", root / "docs" / "results.md"
     shown = readme_table(records, IN_README)
-    cells = select_cells(None)
+    cells, compared = select_cells(None), [*records, *timed]
     current = {readme: put_between_marks(readme, "results", shown, check=check)}
-    if put_nccl(readme, cells, [*records, *timed], check=check) is False:
+    if put_nccl(readme, cells, compared, check=check) is False:
         current[readme] = False
     page = titled_markdown(results_by_stream(records))
     current[every] = put_between_marks(every, "results", page, check=check)
@@ -57,8 +57,7 @@ def put_results(
     measured = [record for record in records if record.dataset == "permuted_mnist"]
     table = as_markdown(bound_table(measured))
     current[theory] = put_between_marks(theory, "bound", table, check=check)
-    folder = root / "docs" / "results"
-    return current | put_parity(folder, cells, [*records, *timed], check=check)
+    return current | put_parity(root / "docs" / "results", cells, compared, check=check)
 
 
 def readme_table(records: Sequence[Record], hashes: Sequence[str]) -> str:
