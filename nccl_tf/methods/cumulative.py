@@ -24,8 +24,8 @@ class Cumulative(Learner):
 
     Args:
         network: Any Keras model from inputs to one output per class.
-        restart: Whether every task trains the first weights anew, with a new optimizer; otherwise
-            it goes on from the weights that the task before left.
+        restart: Whether every task trains anew, from the weights that the first one began with
+            and with a new optimizer; otherwise it goes on from those that the task before left.
         joined: Whether each `fit` is given all examples so far, in data of any form.
         **kwargs: As for `Learner`.
 
@@ -65,7 +65,6 @@ class Cumulative(Learner):
         self._first: WeightCopy | None = None
         if restart:
             self._first = WeightCopy(self.network, self.state, "first")
-            self._first.take()
             self.add_option(NewOptimizer())
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
@@ -105,9 +104,13 @@ class Cumulative(Learner):
         return super().train_on_batch(x, *args, **kwargs)
 
     def on_task_begin(self, task_id: int) -> None:
-        """Put the first weights back, where every task trains anew."""
-        if self._first is not None and int(self.progress.tasks_ended.numpy()):
+        """Put the weights of the first task's beginning back, where every task trains anew."""
+        if self._first is None:
+            return
+        if int(self.progress.tasks_ended.numpy()):
             self._first.put()
+        else:  # The network may have other weights than when it was built.
+            self._first.take()
 
     def _check_joined(self, x: Any) -> None:
         if self.joined or getattr(x, "joins_tasks", False):

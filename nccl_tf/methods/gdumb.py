@@ -34,7 +34,7 @@ _GRID = 2**24
 class GDumb(Learner):
     """Only fills its memory while it meets the stream; trains a fresh network at every task's end.
 
-    The fresh network has the weights that the learner was built with, and a fresh optimizer, so it
+    The fresh network has the weights that the first task began with, and a fresh optimizer, so it
     depends on the memory, the seed and the task alone. It is trained on the memory for a number of
     passes with the cosine rates of `warm_restarts`, gradients cut to a norm of 10 and, for images
     with convolutions, CutMix. The paper compiles SGD(0.05, momentum=0.9, weight_decay=1e-6).
@@ -101,7 +101,6 @@ class GDumb(Learner):
         by_default = 0.5 if convolves and has_images else 0.0
         self._cutmix = by_default if self.cutmix is None else self.cutmix
         self.initial = WeightCopy(self.network, self.state, "initial")
-        self.initial.take()
         self._fresh_optimizer: list[np.ndarray] = []
 
     def compile(self, optimizer: Any = "sgd", *args: Any, **kwargs: Any) -> None:
@@ -133,6 +132,10 @@ class GDumb(Learner):
         logits = self.forward(batch, training=False)
         _, logs = self.training_loss(logits, batch)
         return Step([], logits, logs)
+
+    def on_task_begin(self, task_id: int) -> None:
+        # The network may have other weights than when it was built.
+        self.initial.take(tf.equal(self.progress.tasks_ended.value, 0))
 
     def on_task_end(self, task_id: int) -> None:
         """Train a fresh network on the memory.

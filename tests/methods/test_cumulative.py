@@ -68,6 +68,23 @@ def test_with_a_restart_it_stores_the_first_weights_too():
     assert result.bytes_stored == 44 * (16 + 4 + 4) + 4 * (16 * 4 + 4)
 
 
+def test_a_restart_is_from_the_weights_that_the_first_task_began_with():
+    """Such as were loaded after the learner was built."""
+    first, *_ = tasks = tiny_stream().tasks
+    loaded = [np.full((16, 4), 0.5, np.float32), np.arange(4, dtype=np.float32)]
+
+    def trained(model, parts):
+        model.network.set_weights(loaded)
+        for number, part in enumerate(parts):
+            model.fit(nccl_tf.JointTask(part, task_id=number), verbose=0)
+        return model.network.get_weights()
+
+    expected = trained(learner(), [tasks])
+    assert not np.allclose(expected[0], loaded[0])
+    for one, other in zip(trained(learner(restart=True), [[first], tasks]), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_restart_begins_with_a_new_optimizer():
     """Adam's moments of an earlier training would move the first step of the next one."""
 

@@ -106,6 +106,15 @@ def test_the_network_depends_on_the_memory_alone(trained):
     assert_equal(fit(disturbed, 1), second)
 
 
+def test_it_trains_from_weights_that_were_loaded_before_the_first_task():
+    memory = BalancedMemory(3, [[0, 1, 2]], (2, 2, 1), example_dtype="float32")
+    learner = GDumb(network(), memory, passes=1, cutmix=0.0)
+    learner.compile(keras.optimizers.SGD(0.0))
+    learner.network.set_weights([2 * WEIGHTS])
+    learner.fit(*MEMORY, batch_size=3, verbose=0)
+    np.testing.assert_array_equal(learner.network.get_weights()[0], 2 * WEIGHTS)
+
+
 def test_every_task_end_trains_a_network_for_all_tasks_so_far(trained):
     learner, ((_, first), (_, second)) = trained
     assert first[0] > 0.8 and first[1] == 0
