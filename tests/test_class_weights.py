@@ -22,6 +22,13 @@ def test_factors_are_looked_up_by_labels_of_every_form():
     assert weights.of(tf.constant([2, 0])).numpy().tolist() == [1.0, 1.0]
 
 
+def test_a_share_of_class_1_weighs_what_the_nearer_class_does():
+    weights = ClassWeights()
+    weights.set({1: 4.0}, 2)
+    shares = tf.constant([0.2, 0.5, 0.7, 1.0])
+    assert weights.of(shares).numpy().tolist() == [1.0, 1.0, 4.0, 4.0]
+
+
 def test_graphs_change_at_the_first_factors_and_where_there_are_more_classes():
     weights, labels = ClassWeights(), tf.constant([1, 3], tf.int64)
     batch = Batch(tf.zeros([2, 1]), labels, tf.zeros([2], tf.int64), tf.constant([1.0, 2.0]))

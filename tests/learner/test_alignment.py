@@ -55,25 +55,30 @@ def test_moments_are_those_of_all_features(covariance):
     np.testing.assert_array_equal(option.tasks.numpy(), [0, 0, 1, 1])
 
 
-def aligned_by_numpy(kernel, bias, how, seed=0):
+def aligned_by_numpy(kernel, bias, how, parts, seed=0):
     """The head after an alignment at the end of the second task, and nothing of TensorFlow."""
     features = (INPUTS @ FIRST).astype(np.float64)
-    task = np.array([0, 0, 1, 1])
-    means = np.stack([features[k == LABELS].mean(0) for k in range(CLASSES)])
-    covariance = np.mean([np.cov(features[k == LABELS].T) for k in range(CLASSES)], axis=0)
-    values, axes = np.linalg.eigh(covariance + 1e-4 * np.eye(WIDTH))
-    factor = axes * np.sqrt(values)
+    seen = sorted(parts[0] + parts[1])
+    task = np.array([int(k in parts[1]) for k in seen])
+    means = np.stack([features[k == LABELS].mean(0) for k in seen])
+    each = np.stack([np.cov(features[k == LABELS].T) for k in seen])
+    if how.covariance == "class":
+        factors = np.linalg.cholesky(each + 1e-4 * np.eye(WIDTH))
+    else:
+        values, axes = np.linalg.eigh(each.mean(0) + 1e-4 * np.eye(WIDTH))
+        factors = (axes * np.sqrt(values))[None]
     draws = np.random.default_rng([seed, 11, 1])
     shares = 1 - how.decay + how.decay * (task + 1) / 2
-    weights = [kernel.astype(np.float64), bias.astype(np.float64)]
+    weights = [kernel[:, seen].astype(np.float64), bias[seen].astype(np.float64)]
     speeds = [0.0, 0.0]
     for epoch in range(how.epochs):
         rate = how.learning_rate * (1 + np.cos(np.pi * epoch / how.epochs)) / 2
-        noise = draws.standard_normal((CLASSES, how.drawn, WIDTH), np.float32)
-        z = (shares[:, None, None] * means[:, None] + noise @ factor.T).reshape(-1, WIDTH)
-        y = np.repeat(np.arange(CLASSES), how.drawn)
+        noise = draws.standard_normal((len(seen), how.drawn, WIDTH), np.float32)
+        moved = noise @ factors.transpose(0, 2, 1)
+        z = (shares[:, None, None] * means[:, None] + moved).reshape(-1, WIDTH)
+        y = np.repeat(np.arange(len(seen)), how.drawn)
         for rows in draws.permutation(len(y)).reshape(-1, how.drawn):
-            x, one_hot = z[rows], np.eye(CLASSES)[y[rows]]
+            x, one_hot = z[rows], np.eye(len(seen))[y[rows]]
             o = x @ weights[0] + weights[1]
             norms = np.stack([np.linalg.norm(o[:, task == t], axis=1) for t in (0, 1)], axis=1)
             mean = norms.mean(1, keepdims=True)
@@ -88,18 +93,23 @@ def aligned_by_numpy(kernel, bias, how, seed=0):
             for i, gradient in enumerate(gradients):
                 speeds[i] = 0.9 * speeds[i] + gradient + 5e-4 * weights[i]
                 weights[i] = weights[i] - rate * speeds[i]
-    return weights
+    kernel, bias = kernel.copy(), bias.copy()
+    kernel[:, seen], bias[seen] = weights
+    return kernel, bias
 
 
-def test_the_head_is_aligned_as_by_numpy_and_put_back_when_the_next_task_begins():
-    how = nccl_tf.Alignment(epochs=2, drawn=6, decay=0.3)
+@pytest.mark.parametrize(
+    ("covariance", "parts"), [("shared", ((0, 1), (2, 3))), ("class", ((0, 2), (3,)))]
+)
+def test_the_head_is_aligned_as_by_numpy_and_put_back_when_the_next_task_begins(covariance, parts):
+    how = nccl_tf.Alignment(epochs=2, drawn=6, covariance=covariance, decay=0.3)
     plain, made = learner(), learner(alignment=how)
-    for rows in tasks():
+    for rows in tasks(*parts):
         fit(plain, rows)
         fit(made, rows)
     before = plain.network.layers[-1].get_weights()
     after = made.network.layers[-1].get_weights()
-    for value, expected in zip(after, aligned_by_numpy(*before, how), strict=True):
+    for value, expected in zip(after, aligned_by_numpy(*before, how, parts), strict=True):
         np.testing.assert_allclose(value, expected, rtol=2e-4, atol=2e-5)
     assert np.abs(after[0] - before[0]).max() > 1e-3
     made.begin_task(2)

@@ -281,6 +281,15 @@ def test_ignored_places_have_no_part_in_an_example_s_mean():
     np.testing.assert_allclose(loss(tf.constant(logits), tf.constant(labels)), expected, rtol=1e-5)
 
 
+def test_values_of_further_axes_are_a_mean_at_each_place():
+    """Of 1 and 3 at the first place and 5 and 7 at the second, which weighs three times as much."""
+    outputs = tf.constant([[[1.0, 3.0], [5.0, 7.0]]])
+    losses = ExampleLoss(absolute, rank=3)(
+        outputs, tf.zeros_like(outputs), tf.constant([[1.0, 3.0]])
+    )
+    assert losses.numpy().tolist() == [(1 * 2 + 3 * 6) / 4]
+
+
 def test_an_example_of_ignored_places_alone_does_not_count():
     inputs = RNG.integers(1, 20, (8, 6))
     labels = inputs % 4

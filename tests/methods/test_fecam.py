@@ -70,6 +70,15 @@ def test_its_numbers_change_the_metric(arguments, numbers):
     np.testing.assert_allclose(served(inputs), expected, rtol=1e-4)
 
 
+def test_a_shared_covariance_is_of_the_classes_seen():
+    inputs, labels = many()
+    made = learner(5, 7, fecam_covariance="shared")
+    made.fit(inputs, labels, batch_size=9, verbose=0)
+    scores = made.predict(inputs, verbose=0)
+    expected = scores_at_once(inputs, labels, inputs, shared=True)
+    np.testing.assert_allclose(scores[:, :4], expected, rtol=1e-4)
+
+
 def test_only_classes_with_new_examples_are_solved_again(monkeypatch):
     inputs, labels = many()
     made, solved = learner(5, 4), []

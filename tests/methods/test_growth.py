@@ -56,6 +56,12 @@ def test_a_head_of_two_grows_to_four(memory, jit_compile, tmp_path):
     assert_same_values(*([v.numpy() for v in m.optimizer.variables] for m in (loaded, learner)))
 
 
+def test_heads_keep_their_mask():
+    learner = nccl_tf.Finetune(tiny_network(2), heads=[[0, 1]], mask="union")
+    learner.add_classes(2)
+    assert learner.heads.mask == "union" and learner.heads.classes == ((0, 1), (2, 3))
+
+
 def test_der_keeps_the_logits_of_what_it_stored():
     learner = build("derpp")
     column = learner.memory.columns["logits"]

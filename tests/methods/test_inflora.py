@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.methods import inflora as module
@@ -103,6 +104,29 @@ def test_the_directions_of_a_task_are_those_of_its_inputs_by_numpy():
     found = made.network.layers[0].lora_kernel_a.numpy() * np.sqrt(3)
     np.testing.assert_allclose(np.abs(found.T @ vectors[:, :2]), np.eye(2), atol=1e-4)
     assert made._share(0) == 0.9 and made._share(1) == pytest.approx(0.95)
+
+
+def test_padding_and_nan_are_no_inputs_of_a_task():
+    made, expected = learner(epsilon=0.8), learner(epsilon=0.8)
+    x, weights = RNG.normal(size=(20, SIDE)).astype(np.float32), np.ones(20, np.float32)
+    x[::4] *= 100
+    weights[::4] = 0
+    kept = np.setdiff1d(np.flatnonzero(weights), [3])
+    data = [(x, np.arange(20) % 2, weights), (x[kept].copy(), kept % 2)]
+    x[3, 0] = np.nan
+    for each, columns in zip((made, expected), data, strict=True):
+        each.fit(tf.data.Dataset.from_tensor_slices(columns).batch(5), verbose=0)
+    found, wanted = (each.option(module.FreeDirections).protected[0] for each in (made, expected))
+    assert 0 < np.linalg.matrix_rank(wanted) < SIDE
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_a_task_that_ends_without_its_pass_is_told_though_it_began_with_one(caplog):
+    made, x = learner(), of_plane(10, [0, 1])
+    fit(made, x, np.arange(10) % 2, end_task=False)
+    assert "asks for" not in caplog.text
+    made.end_task()
+    assert "that FreeDirections asks for" in caplog.text
 
 
 def test_biases_and_every_other_weight_are_frozen():

@@ -113,3 +113,14 @@ def test_padding_and_few_examples_change_nothing():
     made.fit(tf.data.Dataset.from_tensors((inputs, labels, np.zeros(4, np.float32))), verbose=0)
     for one, other in zip(before, made.statistics, strict=True):
         np.testing.assert_array_equal(one, other.numpy())
+
+
+def test_padding_between_examples_is_not_among_those_that_every_fifth_is_held_out_of():
+    inputs, labels = many(20)
+    kept = np.arange(20) % 3 != 1
+    made = learner(5, 4)
+    data = (inputs, labels, kept.astype(np.float32))
+    made.fit(tf.data.Dataset.from_tensor_slices(data).batch(10), verbose=0)
+    expected = fitted(inputs[kept], labels[kept])
+    for one, other in zip(made.statistics, expected.statistics, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12, atol=1e-12)

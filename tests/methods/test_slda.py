@@ -79,6 +79,8 @@ def test_steps_solve_for_weights_ever_less_often_and_predictions_take_those_of_n
     made.predict(inputs, verbose=0)
     assert not solved
     made.fit(inputs[64:], labels[64:], batch_size=1, shuffle=False, verbose=0)
+    # Anew from the end of the task on: before the examples 65 and 67, and at the next end.
+    assert len(solved) == 3
     np.testing.assert_allclose(made.predict(inputs, verbose=0), expected(70), rtol=1e-4, atol=1e-4)
 
 
@@ -123,11 +125,12 @@ def test_padding_and_what_is_not_finite_change_nothing():
     assert int(made.progress.skipped.numpy()) == 1
     for one, other in zip(before, state(made), strict=True):
         np.testing.assert_array_equal(one, other)
-    half = np.array([1, 1, 1, 0, 0, 0], np.float32)
-    part = learner()
-    part.fit(tf.data.Dataset.from_tensors((X, Y, half)), verbose=0)
-    for one, other in zip(state(part), state(fitted(X[:3], Y[:3])), strict=True):
-        np.testing.assert_allclose(one, padded(other, one), rtol=1e-12)
+    for weights in ([1, 1, 1, 0, 0, 0], [1, 0, 0, 1, 0, 1]):  # padding at the end, and between
+        part, kept = learner(), np.array(weights) > 0
+        data = (X, Y, np.array(weights, np.float32))
+        part.fit(tf.data.Dataset.from_tensors(data), verbose=0)
+        for one, other in zip(state(part), state(fitted(X[kept], Y[kept])), strict=True):
+            np.testing.assert_allclose(one, padded(other, one), rtol=1e-12)
 
 
 def padded(value, like):

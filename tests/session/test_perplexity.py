@@ -70,6 +70,9 @@ def test_weights_of_places_are_those_of_the_mean():
     assert float(metric.result()) == pytest.approx(expected(TABLE, IDS[odd], NEXT[odd]), rel=1e-4)
     metric.reset_state()
     assert np.isnan(float(metric.result()))
+    outputs = np.where(odd[:, None, None], TABLE[IDS], np.nan)  # of padding, whatever it gives
+    metric.update_state(NEXT, outputs, odd.astype("float32"))
+    assert float(metric.result()) == pytest.approx(expected(TABLE, IDS[odd], NEXT[odd]), rel=1e-4)
 
 
 def test_it_is_loaded_with_its_learner(tmp_path):

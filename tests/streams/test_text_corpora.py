@@ -68,7 +68,7 @@ def test_links_are_followed_and_those_that_lead_out_are_named(folder, tmp_path_f
 
 
 class Letters:
-    """A tokenizer of letters: a is 1."""
+    """A tokenizer of letters: a is 97."""
 
     end_token_id = 0
 
@@ -76,7 +76,7 @@ class Letters:
         return 200
 
     def __call__(self, text):
-        return [max(ord(letter) - 96, 101) for letter in text]
+        return [ord(letter) for letter in text]
 
 
 @pytest.mark.parametrize("number", [200, -3, 2**40])
@@ -118,15 +118,22 @@ def test_a_tokenizer_cuts_each_file_and_ends_it(folder):
     assert (len(stream), stream.num_tasks, stream.num_classes) == (1, 2, 200)
     nccl_tf.load_stream(f"text:{folder}", length=4, examples_per_task=2)
     (task,) = stream
-    text = "def f(): return 0\n" * 3
-    expected = [max(ord(letter) - 96, 101) for letter in text][:4]
-    np.testing.assert_array_equal(task.train.inputs["token_ids"][0], expected)
+    np.testing.assert_array_equal(task.train.inputs["token_ids"][0], list(b"def "))
+    law = nccl_tf.load_stream(f"text:{folder}", length=4, tokenizer=Letters())[1]
+    ids = np.concatenate([part.inputs["token_ids"] for part in (law.train, law.test)])
+    np.testing.assert_array_equal(ids.reshape(-1), list(b"abcdefghij" * 3 + b"\0k"))
 
 
 def test_a_number_of_rows_takes_the_first_ones(folder):
     stream = nccl_tf.load_stream(f"text:{folder}", length=4, examples_per_task=2)
     assert [task.num_train for task in stream] == [2, 2]
     assert [len(task.test.labels) for task in stream] == [3, 2]
+    whole = nccl_tf.load_stream(f"text:{folder}", length=4)
+    beyond = nccl_tf.load_stream(f"text:{folder}", length=4, examples_per_task=1000)
+    for task, first, most in zip(whole, stream, beyond, strict=True):
+        rows = task.train.inputs["token_ids"]
+        np.testing.assert_array_equal(first.train.inputs["token_ids"], rows[:2])
+        np.testing.assert_array_equal(most.train.inputs["token_ids"], rows)  # no test row
 
 
 @pytest.mark.parametrize(
