@@ -42,19 +42,71 @@ def pass_task(
         batches: Of the task, as Keras delivers them.
         as_batch: `Learner.as_batch`.
     """
-    for option in asking(options, when):
-        sums_of = graph(
-            lambda batch, option=option: option.task_sums(batch, when), reduce_retracing=True
-        )
-        totals: Any = None
-        for data in batches:
-            sums = sums_of(counted(as_batch(tf.nest.map_structure(tf.convert_to_tensor, data))))
-            if totals is None:
-                totals = tf.nest.map_structure(tf.Variable, sums)
-            else:  # In place, since a sum may take megabytes.
-                tf.nest.map_structure(lambda total, part: total.assign_add(part), totals, sums)
-        option.on_task_pass(when, tf.nest.map_structure(np.asarray, totals))
+    asked = asking(options, when)
+    sums = [_Sums(option, when, as_batch) for option in asked]
+    for data in batches:
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, data)
+        for each in sums:
+            each.add(tensors)
+    for option, each in zip(asked, sums, strict=True):
+        option.on_task_pass(when, each.taken())
         option.has_passed = when == END
+
+
+class _Sums:
+    """What an option sums over a pass, of the rows of several batches at once.
+
+    Args:
+        option: The option.
+        when: "begin" or "end".
+        as_batch: `Learner.as_batch`.
+    """
+
+    def __init__(self, option: Option, when: str, as_batch: Callable[[Any], Batch]):
+        def rows_of(data: Any) -> tuple[Any, tf.Tensor]:
+            batch = counted(as_batch(data))
+            return option.task_rows(batch, when), tf.shape(batch.weights)[0]
+
+        self._rows_of = graph(rows_of, reduce_retracing=True)
+        self._sums_of = graph(lambda rows: option.task_sums(rows, when), reduce_retracing=True)
+        self._enough = option.rows_at_once
+        self._waiting: list[Any] = []
+        self._count = 0
+        self._totals: Any = None
+
+    def add(self, data: Any) -> None:
+        """Count a batch as Keras delivers it, of tensors."""
+        rows, count = self._rows_of(data)
+        self._waiting.append(rows)
+        self._count += int(count)
+        if self._count >= self._enough:
+            self._sum()
+
+    def taken(self) -> Any:
+        """The sums, as NumPy arrays; None where there was no batch."""
+        if self._waiting:
+            self._sum()
+        totals = self._totals
+        return None if totals is None else tf.nest.map_structure(np.asarray, totals)
+
+    def _sum(self) -> None:
+        rows, *more = self._waiting
+        if more:
+            rows = tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), rows, *more)
+        self._waiting, self._count = [], 0
+        sums = self._sums_of(rows)
+        if self._totals is None:
+            self._totals = tf.nest.map_structure(tf.Variable, sums)
+        else:
+            tf.nest.map_structure(_add, self._totals, sums)
+
+
+def _add(total: tf.Variable, part: Any) -> None:
+    """Add in place, since a sum may take megabytes; of slices, to their places alone."""
+    if isinstance(part, tf.IndexedSlices):
+        total.scatter_add(part)
+    else:
+        total.assign_add(part)
 
 
 def counted(batch: Batch) -> Batch:

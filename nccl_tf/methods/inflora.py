@@ -137,11 +137,11 @@ class FreeDirections(Option):
             for i, width in enumerate(map(input_width, layers))
         ]
 
-    def task_sums(self, batch: Batch, when: str) -> Any:
+    def task_sums(self, rows: Batch, when: str) -> Any:
         """Of each layer the sum of x x^T, float64 [width, width], and the number of its inputs."""
         with inputs_of(self._layers) as found:
-            self._network(batch.inputs, training=False)
-        is_counted, sums = batch.weights > 0, []
+            self._network(rows.inputs, training=False)
+        is_counted, sums = rows.weights > 0, []
         for layer, each in zip(self._layers, found, strict=True):
             width = input_width(layer)
             product, count = tf.zeros([width, width], tf.float64), tf.zeros([], tf.float64)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.options import alignment as module
 from nccl_tf.learner.options.alignment import AlignHead
+from nccl_tf.learner.options.option import Option
 
 RNG = np.random.default_rng(3)
 CLASSES, SIDE, WIDTH = 4, 5, 3
@@ -51,7 +52,8 @@ def test_moments_are_those_of_all_features(covariance):
     np.testing.assert_allclose(option.means.numpy(), means, rtol=1e-5)
     each = np.stack([np.cov(features[k == LABELS].T) for k in range(CLASSES)])
     expected = each if covariance == "class" else each.mean(0)[None]  # All have ten examples.
-    np.testing.assert_allclose(option.covariances(), expected, rtol=1e-4, atol=1e-5)
+    found = [option.covariance(k) for k in range(len(expected))]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(option.tasks.numpy(), [0, 0, 1, 1])
 
 
@@ -196,8 +198,45 @@ def test_a_class_that_comes_again_has_the_moments_of_its_last_task():
     option = made.option(AlignHead)
     features = INPUTS[rows] @ FIRST
     np.testing.assert_allclose(option.means.numpy()[1], features.mean(0), rtol=1e-5)
-    np.testing.assert_allclose(option.covariances()[1], np.cov(features.T), rtol=1e-4)
+    np.testing.assert_allclose(option.covariance(1), np.cov(features.T), rtol=1e-4)
     np.testing.assert_array_equal(option.tasks.numpy()[:2], [0, 1])
+
+
+@pytest.mark.eager
+@pytest.mark.parametrize("covariance", ["shared", "class"])
+@pytest.mark.parametrize("at_once", [1, 12, 1000])
+def test_moments_are_the_same_of_rows_of_several_batches(covariance, at_once, monkeypatch):
+    """Of tasks of twenty examples in batches of eight, the last of four."""
+    monkeypatch.setattr(AlignHead, "rows_at_once", at_once)
+    made, calls = learner(alignment=covariance), []
+    option = made.option(AlignHead)
+    sums = option.task_sums
+    option.task_sums = lambda *args: calls.append(0) or sums(*args)
+    fit(made, tasks()[0])
+    assert len(calls) == {1: 3, 12: 2, 1000: 1}[at_once]
+    features = INPUTS @ FIRST
+    each = np.stack([np.cov(features[k == LABELS].T) for k in (0, 1)])
+    expected = each if covariance == "class" else each.mean(0)[None]
+    found = [option.covariance(k) for k in range(len(expected))]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_each_option_that_asks_for_a_pass_gets_all_batches_of_learn():
+    class Counts(Option):
+        task_pass = ("end",)
+        found = ()
+
+        def task_sums(self, rows, when):
+            return tf.reduce_sum(rows.weights)
+
+        def on_task_pass(self, when, sums):
+            self.found = (*self.found, None if sums is None else float(sums))
+
+    made, added = learner(alignment="shared"), Counts()
+    made.add_option(added)
+    nccl_tf.learn(made, stream(), batch_size=8, verbose=0)
+    assert added.found == (20, 20)
+    np.testing.assert_array_equal(made.option(AlignHead).counts.numpy(), [10, 10, 10, 10])
 
 
 def test_a_file_within_a_task_goes_on_to_the_bit(tmp_path):
@@ -239,7 +278,7 @@ def test_learn_aligns_as_fit_does_and_resumes_to_the_bit(tmp_path):
         fitted.fit(task, batch_size=8, verbose=0)
     killed, passes = learner(alignment=how), []
     option = killed.option(AlignHead)
-    sums = option.task_sums
+    rows_of = option.task_rows
 
     class Killed(Exception):
         pass
@@ -248,9 +287,9 @@ def test_learn_aligns_as_fit_does_and_resumes_to_the_bit(tmp_path):
         passes.append(when)
         if len(passes) == 2:
             raise Killed
-        return sums(batch, when)
+        return rows_of(batch, when)
 
-    option.task_sums = killing
+    option.task_rows = killing
     with pytest.raises(Killed):
         learned(killed, backup_dir=tmp_path)
     resumed = learned(learner(alignment=how), backup_dir=tmp_path)

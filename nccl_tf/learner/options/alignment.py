@@ -4,7 +4,7 @@ Zhang et al., SLCA: slow learner with classifier alignment, ICCV 2023.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -120,6 +120,8 @@ class AlignHead(Option):
     """
 
     task_pass = ("end",)
+    # A product of the features of a few examples takes little time beside adding it.
+    rows_at_once = 512
     on_replicas = False
 
     def __init__(
@@ -190,17 +192,20 @@ class AlignHead(Option):
 
     # ---- the features of a task ------------------------------------------------------------------
 
-    def task_sums(self, batch: Batch, when: str) -> Any:
+    def task_rows(self, batch: Batch, when: str) -> Any:
+        """Features [n, width], classes int64 [n] and whether each counts, bool [n]."""
+        features = self._parts.features(batch.inputs, training=False)
+        return features, class_numbers(batch.labels), batch.weights > 0
+
+    def task_sums(self, rows: Any, when: str) -> Any:
         """Counts [classes], sums [classes, width] and products [1 or classes, width, width]."""
-        features = tf.cast(self._parts.features(batch.inputs, training=False), tf.float64)
-        is_counted = batch.weights > 0
-        features = tf.where(is_counted[:, None], features, 0)
-        classes, labels = self.counts.shape[0], class_numbers(batch.labels)
+        features, labels, is_counted = rows
+        features = tf.where(is_counted[:, None], tf.cast(features, tf.float64), 0)
+        classes = self.counts.shape[0]
         of_class = tf.one_hot(labels, classes, dtype=tf.float64)
         of_class *= tf.cast(is_counted, tf.float64)[:, None]
         if self.alignment.covariance == "class":
-            each = features[:, :, None] * features[:, None, :]
-            products = tf.math.unsorted_segment_sum(each, labels, classes)
+            products = products_of_classes(features, tf.where(is_counted, labels, 0), classes)
         else:
             products = tf.matmul(features, features, transpose_a=True)[None]
         counts = tf.reduce_sum(of_class, 0)
@@ -213,23 +218,26 @@ class AlignHead(Option):
         counts, totals, products = sums
         found = counts > 0
         means = totals / np.maximum(counts, 1)[:, None]
-        scatter, freedom = self.scatter.numpy(), self.freedom.numpy()
+        freedom = self.freedom.numpy()
         if self.alignment.covariance == "class":
-            outer = totals[found, :, None] * means[found, None]
-            scatter[found] = products[found] - outer
+            for k in np.flatnonzero(found):  # One by one, since all take 8 classes width² bytes.
+                own = products[k] - np.outer(totals[k], means[k])
+                self.scatter.value.scatter_update(tf.IndexedSlices(own[None], [k]))
             freedom[found] = counts[found] - 1
         else:
-            scatter += products - totals.T @ means
+            self.scatter.assign_add(products - totals.T @ means)
             freedom += np.sum(counts[found] - 1)
-        self.scatter.assign(scatter)
         self.freedom.assign(freedom)
         self.means.assign(np.where(found[:, None], means, self.means.numpy()))
         self.tasks.assign(np.where(found, self._tasks_ended.numpy(), self.tasks.numpy()))
         self.counts.assign(np.where(found, counts, self.counts.numpy()))
 
-    def covariances(self) -> np.ndarray:
-        """float64 [1 or classes, width, width]: unbiased, 0 where there is one example alone."""
-        return self.scatter.numpy() / np.maximum(self.freedom.numpy(), 1)[:, None, None]
+    def covariance(self, number: int) -> np.ndarray:
+        """float64 [width, width], unbiased: of a class, or 0 for the shared one.
+
+        0 where there is one example alone.
+        """
+        return self.scatter.value[number].numpy() / max(self.freedom.numpy()[number], 1)
 
     # ---- the head --------------------------------------------------------------------------------
 
@@ -253,23 +261,24 @@ class AlignHead(Option):
         how, latest = self.alignment, int(self._tasks_ended.numpy()) - 1
         tasks = self.tasks.numpy()[seen]
         shares = 1 - how.decay + how.decay * (tasks + 1) / (latest + 1)
-        means, covariances = shares[:, None] * self.means.numpy()[seen], self.covariances()
-        if len(covariances) > 1:
-            axes, noise = (
-                np.eye(self._parts.width),
-                np.stack([factor_of(each) for each in covariances[seen]]),
-            )
+        means = shares[:, None] * self.means.numpy()[seen]
+        if how.covariance == "class":
+            axes = np.eye(self._parts.width)
+            noise = [factor_of(self.covariance(k)).astype(np.float32) for k in seen]
         else:
             # Along its axes features are independent: no product with a factor for each of them.
-            axes, noise = principal_axes(covariances[0])
-        means, noise = (means @ axes).astype(np.float32), noise.astype(np.float32)
+            axes, deviations = principal_axes(self.covariance(0))
+            noise = [deviations.astype(np.float32)] * len(seen)
+        means = (means @ axes).astype(np.float32)
         learned = HeadInAxes(self._parts.head, axes)
         step = self._step(learned, seen, tasks)
         draws = np.random.default_rng([self._seed, _DRAWS_KEY, latest])
+        drawn = np.empty((len(seen), how.drawn, self._parts.width), np.float32)
+        features = drawn.reshape(-1, self._parts.width)
+        labels = np.repeat(np.arange(len(seen)), how.drawn)
         for epoch in range(how.epochs):
             rate = how.learning_rate * (1 + math.cos(math.pi * epoch / how.epochs)) / 2
-            features = drawn_features(means, noise, how.drawn, draws)
-            labels = np.repeat(np.arange(len(seen)), how.drawn)
+            draw_features(drawn, means, noise, draws)
             order = draws.permutation(len(labels)).reshape(-1, how.drawn)
             for rows in order:
                 step(tf.constant(features[rows]), tf.constant(labels[rows]), tf.constant(rate))
@@ -290,12 +299,20 @@ class AlignHead(Option):
                 losses = tf.nn.sparse_softmax_cross_entropy_with_logits(places, logits)
                 loss = tf.reduce_mean(losses)
             gradients = tape.gradient(loss, learned.weights)
+
+            def applied() -> tf.Tensor:
+                for weight, speed, gradient in zip(learned.weights, speeds, gradients, strict=True):
+                    tf.raw_ops.ResourceApplyMomentum(
+                        var=weight.handle,
+                        accum=speed.handle,
+                        lr=tf.cast(rate, weight.dtype),
+                        grad=gradient + WEIGHT_DECAY * weight,
+                        momentum=tf.cast(MOMENTUM, weight.dtype),
+                    )
+                return tf.constant(True)
+
             is_finite = tf.math.is_finite(sum(tf.reduce_sum(tf.square(g)) for g in gradients))
-            for weight, speed, gradient in zip(learned.weights, speeds, gradients, strict=True):
-                moved = MOMENTUM * speed + gradient + WEIGHT_DECAY * weight
-                speed.assign(tf.where(is_finite, moved, speed))
-                step_taken = tf.cast(rate, weight.dtype) * moved
-                weight.assign(tf.where(is_finite, weight - step_taken, weight))
+            tf.cond(is_finite, applied, lambda: tf.constant(False))
 
         return step
 
@@ -319,26 +336,52 @@ def principal_axes(covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return axes, np.sqrt(np.maximum(values, 0))  # Of huge features rounding may exceed the jitter.
 
 
-def drawn_features(
-    means: np.ndarray, noise: np.ndarray, count: int, draws: np.random.Generator
-) -> np.ndarray:
-    """Features float32 [classes count, width] of normal distributions, class after class.
+def draw_features(
+    drawn: np.ndarray,
+    means: np.ndarray,
+    noise: Sequence[np.ndarray],
+    draws: np.random.Generator,
+) -> None:
+    """Draw features of normal distributions, class after class.
 
     Args:
+        drawn: float32 [classes, n, width], which the features are written into.
         means: float32 [classes, width].
-        noise: Deviations [width] of independent features, or of the covariance of each class a
-            factor as by `factor_of`, [classes, width, width].
-        count: Of each class.
+        noise: Of each class deviations [width] of independent features, or a factor of the
+            covariance as by `factor_of`, [width, width].
         draws: What they are drawn with.
     """
-    classes, width = means.shape
-    drawn = draws.standard_normal((classes, count, width), np.float32)
-    if noise.ndim == 1:
-        drawn *= noise
-    else:
-        drawn = drawn @ noise.transpose(0, 2, 1)
-    drawn += means[:, None]
-    return drawn.reshape(-1, width)
+    for features, mean, spread in zip(drawn, means, noise, strict=True):
+        draws.standard_normal(out=features, dtype=np.float32)
+        if spread.ndim == 1:
+            features *= spread
+        else:
+            features[:] = features @ spread.T
+        features += mean
+
+
+def products_of_classes(features: tf.Tensor, labels: tf.Tensor, classes: int) -> tf.IndexedSlices:
+    """The sum of z z^T over the features z of each class that is there.
+
+    Args:
+        features: float64 [n, width].
+        labels: int64 [n].
+        classes: How many there are.
+
+    Returns:
+        [classes there, width, width].
+    """
+    width = features.shape[1]
+    there, _ = tf.unique(labels)
+
+    def product(label: tf.Tensor) -> tf.Tensor:
+        own = tf.boolean_mask(features, labels == label)
+        return tf.matmul(own, own, transpose_a=True)
+
+    products = tf.map_fn(
+        product, there, fn_output_signature=tf.TensorSpec([width, width], features.dtype)
+    )
+    return tf.IndexedSlices(products, there, tf.constant([classes, width, width], tf.int64))
 
 
 class HeadInAxes:

@@ -28,6 +28,8 @@ class Option:
     task_pass: ClassVar[tuple[str, ...]] = ()
     """When a task's examples are passed for its `task_sums`: "begin", before the first step, "end",
     after the last one, or both. `fit` passes what it was given, and `learn` the task."""
+    rows_at_once: ClassVar[int] = 1
+    """Examples whose `task_rows` are put together, at least, before they are summed."""
     has_passed: bool = False
     """Whether the examples of the open task have been passed after its last step."""
 
@@ -78,15 +80,27 @@ class Option:
     def on_task_begin(self, task_id: int) -> None:
         """Called when a task has been opened, before the method's own `on_task_begin`."""
 
-    def task_sums(self, batch: Batch, when: str) -> Any:
-        """Tensors that are summed over a pass of the task. Graph code.
+    def task_rows(self, batch: Batch, when: str) -> Any:
+        """What `task_sums` takes of the examples of a batch. Graph code.
 
         Args:
             batch: Of the task; padding, and an example with NaN in its inputs, has weight 0.
             when: "begin" or "end".
 
         Returns:
-            Tensors of fixed shapes, in any structure.
+            Tensors [n, ...], in any structure; by default the batch.
+        """
+        return batch
+
+    def task_sums(self, rows: Any, when: str) -> Any:
+        """Tensors that are summed over a pass of the task. Graph code.
+
+        Args:
+            rows: Of `task_rows`, of one batch or of several.
+            when: "begin" or "end".
+
+        Returns:
+            Tensors of fixed shapes, in any structure; `tf.IndexedSlices` for sums at some places.
         """
 
     def on_task_pass(self, when: str, sums: Any) -> None:
