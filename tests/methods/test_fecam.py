@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import nccl_tf
 from nccl_tf.methods.fecam import FARTHEST, whitener
@@ -70,13 +71,14 @@ def test_its_numbers_change_the_metric(arguments, numbers):
     np.testing.assert_allclose(served(inputs), expected, rtol=1e-4)
 
 
-def test_a_shared_covariance_is_of_the_classes_seen():
+def test_with_a_shared_covariance_classes_to_come_are_the_farthest():
     inputs, labels = many()
     made = learner(5, 7, fecam_covariance="shared")
     made.fit(inputs, labels, batch_size=9, verbose=0)
-    scores = made.predict(inputs, verbose=0)
+    scores = made.scores(tf.constant(inputs, tf.float64)).numpy()
     expected = scores_at_once(inputs, labels, inputs, shared=True)
     np.testing.assert_allclose(scores[:, :4], expected, rtol=1e-4)
+    assert scores[:, 4:].max() < -0.9 * FARTHEST
 
 
 def test_only_classes_with_new_examples_are_solved_again(monkeypatch):
