@@ -431,6 +431,77 @@ MUTANTS = {
     "backup: settings are no part of the identity": Mutant(
         "seen += [compiled, settings, [[", "seen += [compiled, [[", "tests/session/test_backup.py"
     ),
+    "alignment: the factor of a class transposed": Mutant(
+        "features[:] = features @ spread.T", "features[:] = features @ spread",
+        "tests/learner/test_alignment.py",
+    ),
+    "alignment: covariances of the first classes": Mutant(
+        "factor_of(self.covariance(k)).astype(np.float32) for k in seen",
+        "factor_of(self.covariance(k)).astype(np.float32) for k in range(len(seen))",
+        "tests/learner/test_alignment.py",
+    ),
+    "SLDA: padding between examples counts": Mutant(
+        "number = seen + tf.cumsum(ones, exclusive=True)",
+        "number = seen + tf.cumsum(tf.ones_like(ones), exclusive=True)",
+        "tests/methods/test_slda.py",
+    ),
+    "SLDA: after a task steps solve as late as at its end": Mutant(
+        "self.solved.assign([seen, seen + 1])", "self.solved.assign([seen, 2 * seen + 1])",
+        "tests/methods/test_slda.py",
+    ),
+    "RanPAC: padding is among every fifth": Mutant(
+        "number = self.seen.value + tf.cumsum(ones, exclusive=True)",
+        "number = self.seen.value + tf.cumsum(tf.ones_like(ones), exclusive=True)",
+        "tests/methods/test_ranpac.py",
+    ),
+    "FeCAM: classes to come lie at 0": Mutant(
+        "centres[seen] = means[seen] @ whiteners[0]", "centres[:] = means @ whiteners[0]",
+        "tests/methods/test_fecam.py",
+    ),
+    "InfLoRA: padding spans directions": Mutant(
+        "                flat = tf.boolean_mask(flat, is_counted)\n", "",
+        "tests/methods/test_inflora.py",
+    ),
+    "pass of a task: that at its beginning is that at its end": Mutant(
+        "option.has_passed = when == END", "option.has_passed = True",
+        "tests/methods/test_inflora.py tests/learner/test_alignment.py",
+    ),
+    "text: the end token 0 is none": Mutant(
+        "tokens if end is None else np.append(tokens, end)",
+        "tokens if not end else np.append(tokens, end)", "tests/streams/test_text_corpora.py",
+    ),
+    "text: test rows are trained on": Mutant(
+        "else min(most, count - held_out)", "else min(most, count)",
+        "tests/streams/test_text_corpora.py",
+    ),
+    "perplexity: NaN of padding": Mutant(
+        "tf.reduce_sum(tf.where(weights > 0, weights * losses, 0))",
+        "tf.reduce_sum(weights * losses)", "tests/session/test_perplexity.py",
+    ),
+    "forward transfer: of less is better the sign of the first row": Mutant(
+        "self._gains(self.matrix), self._gains(self.initial)",
+        "self._gains(self.matrix), self.initial", "tests/session/test_result.py",
+    ),
+    "GDumb: trains on from the weights of now": Mutant(
+        "self.initial.take(tf.equal(self.progress.tasks_ended.value, 0))", "self.initial.take()",
+        "tests/methods/test_gdumb.py",
+    ),
+    "cumulative: trains on from the weights of now": Mutant(
+        "            self._first.put()\n", "            pass\n", "tests/methods/test_cumulative.py"
+    ),
+    "class weights: a share of class 1 is cut off": Mutant(
+        "tf.round(numbers) if numbers.dtype.is_floating else numbers", "numbers",
+        "tests/test_class_weights.py",
+    ),
+    "loss of places: further axes are summed": Mutant(
+        "values = tf.reduce_mean(values, axis=axes[places.shape.rank - 1 :])",
+        "values = tf.reduce_sum(values, axis=axes[places.shape.rank - 1 :])",
+        "tests/learner/test_losses.py",
+    ),
+    "growth: heads lose their mask": Mutant(
+        "HeadMasks(classes, self._learner.num_classes, heads.mask)",
+        "HeadMasks(classes, self._learner.num_classes)", "tests/methods/test_growth.py",
+    ),
 }  # fmt: skip
 
 
