@@ -118,7 +118,8 @@ def counted(batch: Batch) -> Batch:
     def clean(part: tf.Tensor) -> tf.Tensor:
         if not part.dtype.is_floating:
             return part
-        return tf.where(tf.reshape(has_nan, [-1] + [1] * (len(part.shape) - 1)), 0.0, part)
+        is_zero = tf.reshape(has_nan, [-1] + [1] * (len(part.shape) - 1))
+        return tf.where(is_zero, tf.zeros([], part.dtype), part)
 
     inputs = tf.nest.map_structure(clean, batch.inputs)
     return batch._replace(inputs=inputs, weights=tf.where(has_nan, 0.0, batch.weights))

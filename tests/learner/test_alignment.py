@@ -190,6 +190,19 @@ def test_padding_and_nan_are_not_counted():
     np.testing.assert_allclose(made.option(AlignHead).means.numpy()[labels[4]], mean, rtol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_inputs_of_another_dtype_are_counted_as_they_are(dtype):
+    """As features are that `map` keeps in half the memory."""
+    inputs = INPUTS.astype(dtype)
+    inputs[0, 2] = np.nan
+    data = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(8)
+    made = learner(alignment="shared")
+    made.fit(data, epochs=1, verbose=0)
+    counted = inputs[1:].astype(np.float32) @ FIRST
+    means = [counted[LABELS[1:] == k].mean(0) for k in range(CLASSES)]
+    np.testing.assert_allclose(made.option(AlignHead).means.numpy(), means, rtol=1e-4, atol=1e-5)
+
+
 def test_a_class_that_comes_again_has_the_moments_of_its_last_task():
     made = learner(alignment="class")
     fit(made, LABELS < 2)
