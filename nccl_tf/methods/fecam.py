@@ -37,9 +37,10 @@ class FeCAM(FeatureLearner):
 
     Examples count one by one, however they are cut into batches and tasks; padding does not, nor
     does the size of a weight above 0, nor a further pass of a `fit`. Within a task scores are those
-    of the end of the task before, and a class without any is farthest; `solve()` takes the examples
-    so far. With one covariance for each of $C$ classes of features of width $d$ the learner keeps
-    $12 C d^2$ bytes; a shared one, pooled over the classes, takes $12 d^2$.
+    of the end of the task before, and a class without any is farthest, in the loss of a step as far
+    as the farthest of the others; `solve()` takes the examples so far. With one covariance for each
+    of $C$ classes of features of width $d$ the learner keeps $12 C d^2$ bytes; a shared one, pooled
+    over the classes, takes $12 d^2$.
 
     Args:
         network: A functional or Sequential model whose last layer is dense; that one's inputs are
@@ -115,6 +116,12 @@ class FeCAM(FeatureLearner):
         squares = tf.reduce_sum(tf.square(whitened - self.centres.value[:, None]), axis=2)
         return -tf.minimum(tf.transpose(squares), FARTHEST)
 
+    def scores_in_step(self, features: tf.Tensor) -> tuple[tf.Tensor, tuple[tf.Tensor, ...]]:
+        # A loss of 1e8 reads as one that diverges: classes to come are as far as the farthest.
+        scores, is_solved = self.scores(features), self.solved_counts.value > 0
+        lowest = tf.reduce_min(tf.where(is_solved, scores, 0.0), axis=1, keepdims=True)
+        return tf.where(is_solved, scores, lowest), ()
+
     def serving_scores(self, features: Any) -> Any:
         ops = keras.ops
         features = ops.cast(features, "float64")
@@ -161,6 +168,7 @@ class FeCAM(FeatureLearner):
             return
         means = sums / np.maximum(counts, 1)[:, None]
         whiteners, centres = self.whiteners.numpy(), self.centres.numpy()
+        self._warn_of_few(counts)
         if self._is_of_class:
             for k in changed:
                 scatter = products[k] - counts[k] * np.outer(means[k], means[k])
@@ -173,6 +181,23 @@ class FeCAM(FeatureLearner):
         self.whiteners.assign(whiteners)
         self.centres.assign(centres)
         self.solved_counts.assign(counts)
+
+    def _warn_of_few(self, counts: np.ndarray) -> None:
+        """Warn once where a metric without shrinkage is of fewer examples than features."""
+        if self.fecam_shrinkage:
+            return
+        seen = np.flatnonzero(counts)
+        free, what = int(np.sum(counts[seen] - 1)), "the shared covariance"
+        if self._is_of_class:
+            k = seen[np.argmin(counts[seen])]
+            free, what = int(counts[k] - 1), f"that of class {k}"
+        if free < self.width:
+            self.warn_once(
+                "few_examples",
+                f"received fecam_shrinkage=0, and {what} is of {free} degrees of freedom in "
+                f"{self.width} features: its metric is blind to the other directions; pass "
+                'fecam_shrinkage=1, or fecam_covariance="shared" with more examples than features',
+            )
 
     def _whitener(self, covariance: np.ndarray) -> np.ndarray:
         return whitener(covariance, self.fecam_shrinkage, self.fecam_off_diagonal)

@@ -127,3 +127,38 @@ def test_a_class_is_farthest_until_its_task_ends_and_solve_takes_it():
     assert before.argmax(1).max() == 1 and before.min() >= -FARTHEST
     made.solve()
     assert made.predict(inputs, verbose=0).argmax(1).max() == 3
+
+
+def test_in_the_loss_of_a_step_a_class_to_come_is_as_far_as_the_farthest():
+    inputs, labels = many()
+    made = learner(5, 4)
+    for k in range(2):
+        loss = made.fit(inputs[labels == k], labels[labels == k], verbose=0).history["loss"][0]
+        np.testing.assert_allclose(loss, np.log(4), rtol=1e-5)  # All are as far.
+    new = labels == 2
+    scores = made.predict(inputs[new], verbose=0)[:, :2]
+    lowest = scores.min(axis=1)
+    logits = np.stack([*scores.T, lowest, lowest], axis=1)
+    expected = np.mean(np.log(np.exp(logits).sum(axis=1)) - lowest)
+    loss = made.fit(inputs[new], labels[new], verbose=0).history["loss"][0]
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "width", "said"),
+    [
+        ({"fecam_shrinkage": 0.0}, 5, "that of class 1 is of 3 degrees of freedom in 5 features"),
+        ({"fecam_shrinkage": 0.0, "fecam_covariance": "shared"}, 40, "the shared covariance"),
+        ({"fecam_shrinkage": 0.0, "fecam_covariance": "shared"}, 5, None),
+        ({}, 5, None),
+    ],
+)
+def test_a_metric_of_fewer_examples_than_features_is_told_of_once(numbers, width, said, caplog):
+    rng, labels = np.random.default_rng(0), np.repeat([0, 1], [20, 4])
+    inputs = rng.normal(size=(24, width)).astype(np.float32)
+    made = learner(width, 2, **numbers)
+    for _ in range(2):
+        made.fit(inputs, labels, verbose=0)
+        labels, inputs = labels[:20], inputs[:20]
+    assert caplog.text.count("degrees of freedom") == (said is not None)
+    assert said is None or said in caplog.text
