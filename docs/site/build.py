@@ -55,6 +55,10 @@ PAGES = {
     "benchmarks/README.md": "benchmarks.md",
     "results/README.md": "records.md",
     "examples": "examples.md",
+    **{
+        f"studies/{name}/README.md": f"study_{name}.md"
+        for name in ("pretrained", "passes", "readings", "step_sizes", "training_times")
+    },
 }
 """Pages of the site by what of the repository they show."""
 

@@ -23,6 +23,15 @@ def test_links_lead_to_pages_of_the_site():
     assert above == "[a](scale.md) [b](index.md)"
 
 
+def test_every_study_is_a_page():
+    readmes = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("studies/*/README.md")}
+    assert len(readmes) > 3 and readmes <= PAGES.keys()
+    linked = with_links_of_the_site("[a](../studies/passes/README.md)", Path("docs"))
+    assert linked == "[a](study_passes.md)"
+    picture = with_links_of_the_site("![a](../../docs/images/x.png)", Path("studies/pretrained"))
+    assert picture == "![a](images/x.png)"
+
+
 @pytest.mark.pages
 @pytest.mark.xdist_group("site")
 def test_the_build_leaves_out_messages_of_tensorflow(build):
