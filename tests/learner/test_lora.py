@@ -235,17 +235,28 @@ FORGED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("forged", FORGED)
-def test_forged_adapters_are_refused_and_change_no_weight(forged, tmp_path):
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """The parts of a file of adapters that have learned."""
+    path = tmp_path_factory.mktemp("sent") / "adapters.npz"
     made = learner()
     made.fit(X, Y, verbose=0)
-    made.save_adapters(tmp_path / "adapters.npz")
-    with zipfile.ZipFile(tmp_path / "adapters.npz") as saved:
-        parts = {name: saved.read(name) for name in saved.namelist()}
+    made.save_adapters(path)
+    with zipfile.ZipFile(path) as saved:
+        return {name: saved.read(name) for name in saved.namelist()}
+
+
+@pytest.fixture(scope="module")
+def received():
+    """Refuses every file: it stays as it was made."""
+    return learner(net=network(seed=2))
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_forged_adapters_are_refused_and_change_no_weight(forged, sent, received, tmp_path):
     with zipfile.ZipFile(tmp_path / "forged.npz", "w") as file:
-        for name, content in (parts | FORGED[forged](parts)).items():
+        for name, content in (sent | FORGED[forged](sent)).items():
             file.writestr(name, content)
-    received = learner(net=network(seed=2))
     before = state(received)
     with pytest.raises(nccl_tf.UserError, match="adapters"):
         received.load_adapters(tmp_path / "forged.npz")
