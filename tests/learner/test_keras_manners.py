@@ -39,6 +39,7 @@ def test_progress_is_a_line_without_nan(capsys):
         assert max(map(len, lines)) < 160
 
 
+@pytest.mark.eager
 def test_the_progress_bar_shows_all_logs_where_it_is_asked_to(capsys):
     learner = compiled(nccl_tf.ReservoirMemory(8))
     learner.fit(IMAGES, LABELS, verbose=2, logs="all")
@@ -47,7 +48,13 @@ def test_the_progress_bar_shows_all_logs_where_it_is_asked_to(capsys):
         learner.fit(IMAGES, LABELS, logs="some")
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["from the first", "from the second"])
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(True, id="from the first", marks=pytest.mark.eager),
+        pytest.param(False, id="from the second"),
+    ],
+)
 def test_a_log_file_over_tasks_has_one_set_of_columns(first, tmp_path):
     """Keras names the columns of validation after those of training where it has none yet."""
     learner, path = compiled(nccl_tf.ReservoirMemory(8)), tmp_path / "log.csv"

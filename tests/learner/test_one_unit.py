@@ -44,7 +44,7 @@ def learned(name: str, ends: str, **arguments):
     memory = 24 if nccl_tf.METHODS[name].memory else None
     learner = nccl_tf.create(name, network(ends), stream(), memory=memory, seed=1, **arguments)
     learner.compile(keras.optimizers.SGD(0.2), loss=loss_of(ends))
-    return learner, nccl_tf.learn(learner, stream(), epochs=2, verbose=0)
+    return learner, nccl_tf.learn(learner, stream(), batch_size=20, epochs=2, verbose=0)
 
 
 @pytest.mark.seconds(40)
@@ -63,6 +63,7 @@ def test_a_method_is_that_of_two_logits_of_which_one_is_0(name):
     np.testing.assert_array_equal(found.confusion(), expected.confusion())
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("name", ["er_ring", "er_ace", "lwf"])
 def test_a_sigmoid_is_as_its_logit(name):
     (logit, expected), (sigmoid, found) = (learned(name, ends) for ends in ("logit", "sigmoid"))
@@ -71,6 +72,7 @@ def test_a_sigmoid_is_as_its_logit(name):
     np.testing.assert_array_equal(found.matrix, expected.matrix)
 
 
+@pytest.mark.eager
 def test_a_memory_by_class_keeps_the_rare_class():
     """Of 3 % positives a ring fills its slots, and a balanced memory half of its own."""
     x = RANDOM.normal(size=(400, 5)).astype("float32")
@@ -79,7 +81,7 @@ def test_a_memory_by_class_keeps_the_rare_class():
     for memory in memories:
         learner = nccl_tf.ExperienceReplay(network("sigmoid", "float32"), memory)
         learner.compile(keras.optimizers.SGD(0.1), loss="binary_crossentropy")
-        learner.fit(x, y, verbose=0)
+        learner.fit(x, y, batch_size=100, verbose=0)
         assert memory.labels.numpy()[:20].sum() == 10
         assert learner.accuracy(x, y) == np.mean((learner.predict(x, verbose=0)[:, 0] > 0.5) == y)
 
@@ -127,6 +129,7 @@ def dataset(x, y):
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
 
 
+@pytest.mark.eager
 def test_labels_that_are_shares_or_missing():
     learner = nccl_tf.Finetune(network("logit", "float32"))
     learner.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
@@ -150,6 +153,7 @@ def test_one_unit_does_not_grow():
         learner.add_classes(1)
 
 
+@pytest.mark.eager
 def test_a_file_and_known_classes(tmp_path):
     learner = nccl_tf.LwF(network("logit", "float32"), known_classes=[0, 1])
     learner.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
@@ -163,6 +167,7 @@ def test_a_file_and_known_classes(tmp_path):
         np.testing.assert_array_equal(weight.numpy(), right.numpy())
 
 
+@pytest.mark.eager
 def test_one_logit_of_a_softmax_is_one_class():
     """A learner whose head begins with one class, and grows."""
     learner = nccl_tf.LwF(network("logit", "float32"))

@@ -60,6 +60,7 @@ def gradient(x, y, weights, table):
     return found
 
 
+@pytest.mark.eager
 def test_a_step_is_that_of_plain_keras_with_weights_of_mean_one():
     even = W * PLACES / W.sum(1, keepdims=True)
     for weights in (W, 3 * W, even):
@@ -80,6 +81,7 @@ def test_a_step_is_that_of_numpy_and_examples_without_a_place_do_not_count():
     )
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_mask_is_that_of_plain_keras(nested):
     x = X.copy()
@@ -95,6 +97,7 @@ def test_a_mask_is_that_of_plain_keras(nested):
     )
 
 
+@pytest.mark.eager
 def test_a_masking_layer_counts_places_of_examples_of_several_lengths():
     kernel = RNG.normal(size=(WIDTH, CLASSES)).astype("float32")
     x = RNG.normal(size=(2, PLACES, WIDTH)).astype("float32")
@@ -112,6 +115,7 @@ def test_a_masking_layer_counts_places_of_examples_of_several_lengths():
     np.testing.assert_allclose(found, kernel - RATE * expected, atol=1e-6)
 
 
+@pytest.mark.eager
 def test_ignored_classes_are_those_of_plain_keras_and_meet_weights():
     y = Y.copy()
     y[np.arange(COUNT), np.arange(COUNT) % PLACES] = -1
@@ -126,6 +130,7 @@ def test_ignored_classes_are_those_of_plain_keras_and_meet_weights():
     )
 
 
+@pytest.mark.eager
 def test_a_place_of_weight_0_may_have_any_label():
     y, weights = Y.copy(), W.copy()
     y[:, -1], weights[:, -1] = -7, 0
@@ -133,7 +138,7 @@ def test_a_place_of_weight_0_may_have_any_label():
     np.testing.assert_allclose(found, learned(nccl_tf.Finetune(network()), X, Y, weights))
 
 
-@pytest.mark.parametrize("mask_zero", [False, True])
+@pytest.mark.parametrize("mask_zero", [pytest.param(False, marks=pytest.mark.eager), True])
 def test_weights_of_places_are_stored_and_replayed(mask_zero, tmp_path):
     x, after = X.copy(), RNG.integers(1, TOKENS, (COUNT, PLACES))
     x[0, 2] = 0

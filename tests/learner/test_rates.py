@@ -35,7 +35,7 @@ def stepped(optimizer, rates=None, start=None, jit_compile=False):
         lambda: keras.optimizers.Lion(0.1),
     ],
 )
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [pytest.param(False, marks=pytest.mark.eager), True])
 def test_the_update_of_a_layer_is_scaled(optimizer, jit_compile):
     start = network().get_weights()
     whole = stepped(optimizer, jit_compile=jit_compile)
@@ -45,6 +45,7 @@ def test_the_update_of_a_layer_is_scaled(optimizer, jit_compile):
         np.testing.assert_allclose(found, x0 + factor * (x - x0), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("method", ["bgd", "clser", "si", "ewc"])
 def test_the_update_is_scaled_where_a_method_has_a_state_of_its_own(method):
     def learned(**options):
@@ -70,6 +71,7 @@ def test_the_update_is_scaled_where_a_method_has_a_state_of_its_own(method):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.eager
 def test_the_longest_name_counts_and_zero_leaves_a_weight_as_it_is():
     rates = {"body": 0.5, "body/bias": 0.0}
     start, whole = network().get_weights(), stepped(lambda: keras.optimizers.SGD(0.5))
@@ -79,6 +81,7 @@ def test_the_longest_name_counts_and_zero_leaves_a_weight_as_it_is():
     np.testing.assert_array_equal(found[2], whole[2])
 
 
+@pytest.mark.eager
 def test_a_file_and_a_record_have_them(tmp_path):
     learner = nccl_tf.Finetune(network(), rates={"body": 0.5})
     learner.compile("sgd")

@@ -45,7 +45,7 @@ def size(targets, outputs):
     return keras.metrics.mean_absolute_error(targets[:, 1:], outputs[:, 3:])
 
 
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("weights", [None, pytest.param(WEIGHTS, marks=pytest.mark.eager)])
 def test_steps_without_memory_are_those_of_keras_on_two_losses(weights):
     plain = network_of_two()
     learner = nccl_tf.Finetune(joined(keras.models.clone_model(plain)))
@@ -69,6 +69,7 @@ def test_steps_without_memory_are_those_of_keras_on_two_losses(weights):
     assert found["size"] == pytest.approx(np.abs(sizes[:, 0] - SIZE).mean(), abs=1e-6)
 
 
+@pytest.mark.eager
 def test_dark_replay_stores_the_targets_and_outputs_of_both():
     learner = nccl_tf.DERpp(joined(network_of_two()), nccl_tf.ReservoirMemory(12))
     learner.compile(keras.optimizers.SGD(0.1), loss=loss, metrics=[kind, size])
