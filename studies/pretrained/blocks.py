@@ -30,7 +30,8 @@ PART: Row = PLAN["blocks"]
 def cells() -> Iterator[Cell]:
     """Every row of the table, in the order of the runs."""
     for system in PART["systems"]:
-        yield Cell(PART["lora"]["passes"] if system.get("lora") else 1, NETWORK, system)
+        passes = PART["lora"]["passes"] if system.get("lora") or system.get("head") else 1
+        yield Cell(passes, NETWORK, system)
 
 
 def missing(results: Results) -> Iterator[Wanted]:
@@ -101,9 +102,12 @@ class Runs:
         keras.utils.set_random_seed(seed)
         stream = self._stream(parts, seed)
         learner = nccl_tf.create(method.name, network_of(stream), stream, seed=seed, **options)
-        learner.compile("sgd")
-        batch_size = batch_size_of(system)
-        result = nccl_tf.learn(learner, stream, batch_size=batch_size, seed=seed, verbose=0)
+        if system.get("head"):
+            result = _learned(learner, stream, PART["lora"], seed)
+        else:
+            learner.compile("sgd")
+            batch_size = batch_size_of(system)
+            result = nccl_tf.learn(learner, stream, batch_size=batch_size, seed=seed, verbose=0)
         row = figures(key, result, begin)
         return {**row, "examples_passed": row["examples_passed"] + examples}
 

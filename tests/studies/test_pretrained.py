@@ -229,7 +229,7 @@ def top_of(tokens=3, width=4):
     return keras.Model(inputs, keras.layers.LayerNormalization()(dense(inputs)))
 
 
-@pytest.mark.parametrize("name", ["ncm", "session_ncm", "inflora", "lora_alignment"])
+@pytest.mark.parametrize("name", ["ncm", "session_ncm", "head", "inflora", "lora_alignment"])
 def test_blocks_learn_and_the_given_ones_stay(name, monkeypatch):
     monkeypatch.setitem(blocks.PART["session"], "rank", 2)
     monkeypatch.setitem(blocks.PART["lora"], "rank", 2)
