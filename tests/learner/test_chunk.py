@@ -108,13 +108,15 @@ def test_a_chunk_learns_what_single_steps_learn(method):
 
 @pytest.mark.seconds(25)  # XLA compiles the step
 def test_a_batch_of_another_size_in_the_middle_loses_no_step():
-    """A call goes on after it: of five batches of four and one of three, over and over."""
+    """A call goes on after it to its end: of five batches of four and one of three, repeated."""
     alone, together = built("er", False, 4), built("er", True, 4)
     firsts = [variables_to_arrays(learner.state_variables) for learner in (alone, together)]
     for passes in (2, 3):
         data = tf.data.Dataset.from_tensor_slices(examples(0, 23)).batch(4).repeat(passes)
-        for learner, first in zip((alone, together), firsts, strict=True):
-            renewed(learner, first).fit(data, verbose=0)
+        calls = Seen(), Seen()
+        for learner, first, seen in zip((alone, together), firsts, calls, strict=True):
+            renewed(learner, first).fit(data, verbose=0, callbacks=[seen])
+        assert calls[0].ends == calls[1].ends
         assert int(together.optimizer.iterations.numpy()) == 6 * passes
         assert_equal(alone, together)
 
