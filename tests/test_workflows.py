@@ -1,6 +1,7 @@
 """What holds in every workflow."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ def test_actions_are_commits_and_jobs_end(path):
     jobs = text.partition("\njobs:\n")[2]
     for job in re.split(r"^(?=  \w+:$)", jobs, flags=re.M)[1:]:
         assert "timeout-minutes: " in job or "    uses: ./" in job, job
+
+
+def test_every_version_of_python_that_may_install_it_runs_the_tests():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"])
+    first, end = map(int, bounds.groups())
+    (matrix,) = re.findall(r"python: \[(.*)\]", (ROOT / ".github/workflows/test.yml").read_text())
+    assert re.findall(r'"(.*?)"', matrix) == [f"3.{minor}" for minor in range(first, end)]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
