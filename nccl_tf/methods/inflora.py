@@ -262,9 +262,9 @@ def _head_of(network: keras.Model) -> keras.layers.Dense:
     Raises:
         UserError: There is none, as in a language model whose outputs are its embedding again.
     """
-    try:
+    try:  # Keras knows no shape of the outputs of a subclass of Model.
         return find_head(network, int(network.output_shape[-1]))
-    except UserError as error:
+    except (UserError, AttributeError) as error:
         raise UserError(
             f"received {type(network).__name__} {network.name!r}, of which no dense layer is known "
             "to make the outputs, but InfLoRA lets its adapters and such a head learn: end the "

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from nccl_tf.arguments.evaluate import ALL, checked_evaluate
-from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.errors import UserError, checked_at_least, translate_os_error
 from nccl_tf.learner.hints import HEADS, positive_warning
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.measures import judges_class_one
@@ -238,16 +238,16 @@ def _passes(epochs: Any, parts: int) -> list[int]:
     """The passes over each part.
 
     Raises:
-        UserError: They are numbers for another count of parts.
+        UserError: They are numbers for another count of parts, or one is no whole number from 1.
     """
     if not isinstance(epochs, (list, tuple)):
-        return [epochs] * parts
+        return [checked_at_least("epochs", epochs, 1)] * parts
     if len(epochs) != parts:
         raise UserError(
             f"received epochs={list(epochs)!r}, {len(epochs)} numbers for {parts} trainings: "
             "expected one for each task, or one number for all"
         )
-    return list(epochs)
+    return [checked_at_least("epochs", each, 1) for each in epochs]
 
 
 def _number(passes: list[int]) -> int | list[int]:

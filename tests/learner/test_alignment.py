@@ -327,7 +327,17 @@ def test_what_leaves_no_room_for_it_is_refused(options, said):
 
 @pytest.mark.parametrize(
     "numbers",
-    [{"epochs": 0}, {"drawn": 0}, {"decay": 1.5}, {"logit_norm": 0}, {"learning_rate": -1}],
+    [
+        {"epochs": 0},
+        {"drawn": 0},
+        {"decay": 1.5},
+        {"decay": "half"},
+        {"decay": None},
+        {"logit_norm": 0},
+        {"logit_norm": "none"},
+        {"learning_rate": -1},
+        {"learning_rate": True},
+    ],
 )
 def test_numbers_out_of_range_are_refused(numbers):
     with pytest.raises(nccl_tf.UserError, match=next(iter(numbers))):

@@ -207,5 +207,12 @@ def test_what_has_no_directions_is_refused_by_name():
     hidden = keras.layers.Dense(4, name="value")(words(tokens))
     with pytest.raises(nccl_tf.UserError, match="no dense layer is known to make the outputs"):
         nccl_tf.InfLoRA(keras.Model(tokens, words(hidden, reverse=True)))
+
+    class Own(keras.Model):
+        def call(self, inputs):
+            return inputs
+
+    with pytest.raises(nccl_tf.UserError, match=r"Own .* no dense layer is known"):
+        nccl_tf.InfLoRA(Own())
     with pytest.raises(nccl_tf.UserError, match="rank"):
         nccl_tf.InfLoRA(network(), rank=0)

@@ -105,6 +105,14 @@ def test_each_task_may_have_passes_of_its_own():
     assert equal == nccl_tf.learn(again(), stream, batch_size=5, epochs=2, verbose=0).run.settings
 
 
+@pytest.mark.parametrize("epochs", [0, 1.5, None, [1, 0], [2, 1.5]])
+def test_passes_that_are_none_are_refused_before_the_first_task(epochs):
+    model = tiny_model()
+    with pytest.raises(UserError, match=r"epochs=.* is out of range"):
+        nccl_tf.learn(model, tiny_stream(), epochs=epochs, verbose=0)
+    assert int(model.optimizer.iterations.numpy()) == 0
+
+
 def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights():
     metric = "sparse_categorical_accuracy"
     stream, expected = tiny_stream(), []

@@ -4,6 +4,7 @@ Zhang et al., SLCA: slow learner with classifier alignment, ICCV 2023.
 """
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +47,8 @@ class Alignment:
         epochs: Passes over drawn features.
         drawn: $m$, of each class and epoch, and the features in a batch.
         covariance: "shared", one for all classes, or "class", the authors', one for each:
-            8 classes width² bytes.
+            8 classes width² bytes. 0.0001 is added to its diagonal: of fewer examples than
+            features it gives no NaN, but features that hardly vary in the other directions.
         logit_norm: $\tau$; None for plain logits.
         decay: $d$.
         learning_rate: The head's first rate.
@@ -77,7 +79,7 @@ class Alignment:
         self.covariance = checked_name("covariance", covariance, COVARIANCES)
         self.logit_norm = None if logit_norm is None else _above_0("logit_norm", logit_norm)
         self.learning_rate = _above_0("learning_rate", learning_rate)
-        if not 0 <= decay <= 1:
+        if not (_is_number(decay) and 0 <= decay <= 1):
             raise UserError(f"received decay={decay!r}, expected a number from 0 to 1")
         self.decay = float(decay)
 
@@ -96,8 +98,12 @@ class Alignment:
         return {name: v for name, v in self.get_config().items() if v != usual[name]}
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _above_0(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value > 0):
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
         raise UserError(f"received {name}={value!r}, expected a finite number above 0")
     return float(value)
 
