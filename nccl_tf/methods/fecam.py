@@ -120,8 +120,7 @@ class FeCAM(FeatureLearner):
         # A loss of 1e8 reads as one that diverges: classes to come are as far as the farthest.
         scores, is_solved = self.scores(features), self.solved_counts.value > 0
         lowest = tf.reduce_min(tf.where(is_solved, scores, 0.0), axis=1, keepdims=True)
-        # NaN stays, so that its step is skipped.
-        return tf.where(is_solved | tf.math.is_nan(scores), scores, lowest), ()
+        return tf.maximum(scores, lowest), ()  # NaN stays NaN, and its step is skipped.
 
     def serving_scores(self, features: Any) -> Any:
         ops = keras.ops
