@@ -33,7 +33,7 @@ SETTING_KINDS = {
     name: "|".join(_OF_TYPES[kind] for kind in ([hint] if hint in _OF_TYPES else get_args(hint)))
     for name, hint in get_type_hints(Settings).items()
     if name != "hyperparameters"
-} | {"keras": "text|null"}
+} | {"keras": "text|null", "rates": "texts|null"}
 """Types of a setting, by name."""
 EVERY_RUN_HAS = (
     "method", "dataset", "head", "num_tasks", "tuning_tasks", "max_tasks", "batch_size", "epochs",

@@ -461,6 +461,17 @@ class Settings:
         ),
     ] = None
     keras: str | None = None
+    rates: Annotated[
+        tuple[str, ...] | None,
+        setting(
+            topic=RATE,
+            default_doc="1 for all weights",
+            help=(
+                "factors from 0 on the update of layers, by the name of a layer or a part of a "
+                "weight's path, such as hidden1:0.1 or stem:0.01,stem_norm/gamma:1"
+            ),
+        ),
+    ] = None
     stores: Annotated[
         str | None,
         setting(

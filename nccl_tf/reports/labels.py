@@ -146,9 +146,14 @@ def _compared(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def in_words(values: Mapping[str, Any]) -> str:
     """Settings by name, such as "dark 1.0, stream_mask seen"; None is a default."""
-    return ", ".join(
-        f"{name} {'default' if value is None else value}" for name, value in values.items()
-    )
+    return ", ".join(f"{name} {_in_words(value)}" for name, value in values.items())
+
+
+def _in_words(value: Any) -> str:
+    """A value, a list as the command takes it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return "default" if value is None else str(value)
 
 
 def _key(value: Any) -> Any:

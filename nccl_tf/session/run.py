@@ -15,6 +15,7 @@ from nccl_tf.arguments.choices import STORES, TENSORFLOAT32
 from nccl_tf.arguments.evaluate import ALL
 from nccl_tf.arguments.hyperparameters import DARK, REPLAY_LABELS, STREAM_MASK
 from nccl_tf.arguments.names import plain_name
+from nccl_tf.arguments.optimizers import as_texts
 from nccl_tf.errors import UserError
 from nccl_tf.learner.features import FeatureLearner
 from nccl_tf.learner.learner import Learner
@@ -115,8 +116,6 @@ def describe_call(
         **_unusual(optimizer),
         **_excluded(model),
     }
-    if rated := model.option(Rates):
-        numbers |= {f"rate_of_{plain_name(k)}": v for k, v in rated.rates.items()}
     if aligned := model.option(AlignHead):
         unusual = aligned.alignment.unusual()
         numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
@@ -156,10 +155,19 @@ def describe_call(
         stream_mask=options.get("stream_mask", STREAM_MASK.default),
         average_weights=options.get("average_weights"),
         alignment=options.get("alignment"),
+        rates=_rates(model.option(Rates)),
         evaluate=None if evaluate == ALL else evaluate,
         positive=None if positive is None else plain_name(positive),
         stores=model.stores if chooses and model.stores != STORES[1] else None,
     )
+
+
+def _rates(option: Rates | None) -> tuple[str, ...] | None:
+    """Factors on the update of layers as `rates_of_layers` reads them; None for none."""
+    if option is None:
+        return None
+    named = {"/".join(map(plain_name, k.split("/"))): float(v) for k, v in option.rates.items()}
+    return as_texts(dict(sorted(named.items())))
 
 
 def learned_before(model: Learner) -> dict[str, int]:

@@ -89,7 +89,7 @@ def test_a_file_and_a_record_have_them(tmp_path):
     assert nccl_tf.load_model(tmp_path / "rates.keras").get_config()["rates"] == {"body": 0.5}
     stream = nccl_tf.stream_from_arrays((INPUTS, LABELS), (INPUTS, LABELS), num_tasks=2)
     settings = nccl_tf.learn(learner, stream, verbose=0).run.settings
-    assert settings.hyperparameters["rate_of_body"] == 0.5
+    assert settings.rates == ("body:0.5",)
 
 
 @pytest.mark.parametrize(

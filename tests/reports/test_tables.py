@@ -89,7 +89,7 @@ def test_rows_that_would_begin_alike_say_what_sets_them_apart():
     names = {row[4] for row in tables.results_table(runs).rows}
     assert names == {
         "NCCL + Ring", "NCCL + Ring, beta_max 0.05", "NCCL + Ring, smoothness 2.0, delta 0.1",
-        "NCCL + Ring, hidden [8]",
+        "NCCL + Ring, hidden 8",
     }  # fmt: skip
 
 

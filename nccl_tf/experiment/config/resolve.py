@@ -18,6 +18,7 @@ from nccl_tf.arguments.hyperparameters import (
     STREAM_MASK,
     check_replay_weights,
 )
+from nccl_tf.arguments.layer_rates import rates_of_layers
 from nccl_tf.arguments.names import plain_name
 from nccl_tf.arguments.optimizers import DEFAULT_RATE, SGD, as_texts, optimizer_arguments
 from nccl_tf.errors import UnusedFlagError, UserError, checked_name
@@ -80,6 +81,7 @@ def resolve(flag_values: Mapping[str, Any]) -> Settings:
         ),
         **_optimizer(flag_values, method),
         **_rates(flag_values, method, dataset),
+        rates=_rates_of_layers(flag_values, method),
         hyperparameters=_hyperparameters(flag_values, method, dataset, stream["head"]),
         precision=SETTINGS["precision"].value(flag_values),
         deterministic=SETTINGS["deterministic"].value(flag_values),
@@ -451,6 +453,16 @@ def _rates(flag_values: Mapping[str, Any], method: Method, dataset: StreamRow) -
         "first_task_learning_rate": SETTINGS["first_task_learning_rate"].value(flag_values, rate),
         "schedule": schedule,
     }
+
+
+def _rates_of_layers(flag_values: Mapping[str, Any], method: Method) -> tuple[str, ...] | None:
+    """The factors on the update of layers; None for none."""
+    texts = SETTINGS["rates"].value(flag_values)
+    if not texts:
+        return None
+    rates = rates_of_layers(texts)
+    _refuse_option("rates", ",".join(texts), method)
+    return as_texts(rates)
 
 
 def _refuse_option(name: str, value: Any, method: Method, flag: str | None = None) -> None:

@@ -11,6 +11,7 @@ import keras
 import nccl_tf.networks as networks
 from nccl_tf.arguments.choices import STEP_SCHEDULES, STORES, TENSORFLOAT32
 from nccl_tf.arguments.hyperparameters import OPTIONS
+from nccl_tf.arguments.layer_rates import rates_of_layers
 from nccl_tf.arguments.optimizers import SGD, optimizer_arguments
 from nccl_tf.errors import UserError, one_line
 from nccl_tf.experiment.config.resolve import check_rate
@@ -174,6 +175,8 @@ def build_learner(
         arguments["mask"] = settings.mask
     options = {row.name: getattr(settings, row.name) for row in OPTIONS}
     arguments |= {name: value for name, value in options.items() if value is not None}
+    if settings.rates is not None:
+        arguments["rates"] = rates_of_layers(settings.rates)
     if settings.epochs > 1:
         arguments["stores"] = settings.stores or STORES[1]
     # TensorFloat-32 is no dtype of tensors: `use_precision` sets it.

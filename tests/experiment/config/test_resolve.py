@@ -74,6 +74,8 @@ def test_reservoir_capacity(dataset, per_class, capacity):
             "take --momentum=0.9",
         ),
         ({"optimizer_arguments": ("momentum:0.9",), "method": "slda"}, "no use for an optimizer"),
+        ({"rates": ("hidden1:0.1",), "method": "slda"}, "no use for a rate"),
+        ({"rates": ("hidden1",)}, "a finite factor from 0"),
         ({"augment": ("turn",), "dataset": "split_digits"}, "flip, crop"),
         ({"augment": ("flip",)}, "pixels are permuted"),
         ({"augment": ("flip",), "dataset": "split_digits", "method": "slda"}, "as it is"),
@@ -235,7 +237,7 @@ def test_hash_ignores_what_does_not_determine_results():
         {"deterministic": True}, {"examples_per_task": 50}, {"dark": 0.5}, {"replay_labels": 0.5},
         {"stream_mask": "seen"}, {"average_weights": 0.99}, {"schedule": "cosine"},
         {"optimizer": "adam", "learning_rate": 0.1}, {"optimizer_arguments": ("momentum:0.9",)},
-        {"epochs": 2}, {"epochs": 2, "stores": "every_epoch"},
+        {"rates": ("hidden1:0.1",)}, {"epochs": 2}, {"epochs": 2, "stores": "every_epoch"},
     ],
 )  # fmt: skip
 def test_hash_tells_different_settings_apart(given):

@@ -33,7 +33,7 @@ ONE_PER_MEMORY = sorted(
 USUAL = {
     "optimizer": "adam", "optimizer_arguments": ("beta_1:0.8",), "learning_rate": 0.01,
     "schedule": "cosine", "augment": ("flip", "crop"), "average_weights": 0.9,
-    "max_tasks": 2, "examples_per_task": 40, "epochs": 2,
+    "rates": ("hidden1:0.5", "logits/bias:0"), "max_tasks": 2, "examples_per_task": 40, "epochs": 2,
 }  # fmt: skip
 STOPS = [2, 11]  # in the second epoch, and while the average is evaluated after the last task
 # What is not of the run itself.

@@ -46,6 +46,21 @@ def test_each_task_begins_with_its_rate(tmp_path, monkeypatch):
     assert len((tmp_path / "steps.csv").read_text().splitlines()) == 1 + record.steps
 
 
+def test_layers_have_rates_of_their_own_and_a_record_tells_them(tmp_path):
+    settings = resolve({"method": "finetune", **TINY, "rates": ("hidden1/bias:1", "hidden1:0")})
+    stream = load_stream("split_digits", seed=0)
+    learner = build_learner(settings, stream, 0)
+    before = [weights.copy() for weights in learner.network.get_weights()]
+    learner.fit(stream[0].train_batches(10, seed=0), verbose=0)
+    pairs = zip(before, learner.network.get_weights(), strict=True)
+    assert [np.array_equal(x, y) for x, y in pairs] == [True, False, False, False]
+    record = run_seed(settings, RunOptions(), 0, tmp_path, InterruptRequest())
+    told = checked_record(record.as_json(), "here").settings
+    assert told.rates == ("hidden1:0.0", "hidden1/bias:1.0")
+    with pytest.raises(UserError, match="'stem', which fits no trainable weight"):
+        build_learner(resolve({**TINY, "rates": ("stem:0.5",)}), stream, 0)
+
+
 def test_a_table_by_name_is_learned_by_domains_and_recorded(tmp_path):
     rows = [f"{i % 7},{i % 2},site {i % 3}\n" for i in range(90)]
     (tmp_path / "sick.csv").write_text("dose,is ill,site\n" + "".join(rows))
