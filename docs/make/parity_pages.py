@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.make.generated_files import put_between_marks, read_text
-from docs.make.nccl import nccl_table, nccl_verdicts
+from docs.make.nccl import nccl_table, nccl_verdicts, split_cifar10_table
 from nccl_tf.commands.paper.parity import Comparison, counts
 from nccl_tf.commands.paper.parity_tables import CONTENTS, Parity, parities
 from nccl_tf.commands.paper.published import Published
@@ -17,7 +17,11 @@ from nccl_tf.reports.table import Table, folded_markdown, markdown_table
 INDEX = "index.md"
 """The page of a folder that counts the verdicts."""
 
-_OF_NCCL = {"nccl_table": nccl_table, "nccl_verdicts": nccl_verdicts}
+_OF_NCCL = {
+    "nccl_table": nccl_table,
+    "nccl_verdicts": nccl_verdicts,
+    "split_cifar10_table": split_cifar10_table,
+}
 """What is made between the marks of these names, where a file has them."""
 _NO_RUNS = "No run of ours has the settings of a published number of this stream.\n"
 

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from docs.make.nccl import nccl_table, nccl_verdicts
+from docs.make.nccl import nccl_table, nccl_verdicts, split_cifar10_table
 from nccl_tf.commands.paper.parity import select_cells
 from tests.commands.paper.test_parity import find_cell, record
+from tests.experiment import sample
 
 CELLS = select_cells(None)
 
@@ -83,6 +84,16 @@ def test_no_number_is_left_out(seeds):
     chosen = [cell for cell in CELLS if cell.method in ("nccl_ring", "nccl_reservoir")]
     distinct = {(c.settings().digest(), c.metric, c.mean, bool(c.doubt)) for c in chosen}
     assert sum(counted) == len(distinct)
+
+
+def test_a_run_that_evaluates_less_often_is_shown_beside_its_number_of_split_cifar10():
+    made = runs("T12", "nccl_ring", 500, 0.25, seeds=2)
+    settings = {**made[0].settings_json, "evaluate": "new"}
+    less = [sample.changed(one, settings=settings) for one in made]
+    other = sample.changed(less[0], settings={**settings, "learning_rate": 0.5})
+    rows = split_cifar10_table(CELLS, [*less, other]).splitlines()
+    assert rows[2:] == ["| NCCL + Ring | 0.001 | 54.6 | 25.0 | 2 |"]
+    assert len(split_cifar10_table(CELLS, [other]).splitlines()) == 2
 
 
 def test_without_runs_nothing_agrees():
