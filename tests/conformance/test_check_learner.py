@@ -171,8 +171,15 @@ class Notes(Own):
         self.ended = int(task_id)
 
 
+IN_GRAPHS = ("file", "equal_seeds", "jit_compile", "export_learner")
+"""Items that find what a graph does not take anew from Python, or differs by."""
+
+
 @pytest.mark.seconds(20)  # XLA compiles steps
-@pytest.mark.parametrize("item", ITEMS)
+@pytest.mark.parametrize(
+    "item",
+    [item if item in IN_GRAPHS else pytest.param(item, marks=pytest.mark.eager) for item in ITEMS],
+)
 def test_each_item_finds_a_class_that_breaks_it(item):
     with pytest.raises(UserError) as error:
         nccl_tf.check_learner(BROKEN[item], arguments={"powers": [2, 3]}, items=[item])
@@ -189,6 +196,7 @@ def test_a_class_that_holds_all_is_told_so():
     assert str(report).splitlines() == ["Own", *(f"  {item}: held" for item in items)]
 
 
+@pytest.mark.eager
 def test_one_error_has_every_item_that_failed():
     items = ["docstring", "logs", "datasets", "memory_of_stream"]
 
@@ -205,6 +213,7 @@ def test_one_error_has_every_item_that_failed():
     assert [each.item for each in report.failed] == ["docstring", "logs", "memory_of_stream"]
 
 
+@pytest.mark.eager
 def test_a_memory_that_nothing_is_written_into_fails():
     class Forgetful(Own):
         def after_step(self, batch, step):
@@ -214,6 +223,7 @@ def test_a_memory_that_nothing_is_written_into_fails():
     assert report["memory_of_stream"].outcome == "failed"
 
 
+@pytest.mark.eager
 def test_a_memory_that_a_task_s_end_empties_holds():
     class Empties(Own):
         def on_task_end(self, task_id):
@@ -224,6 +234,7 @@ def test_a_memory_that_a_task_s_end_empties_holds():
     )
 
 
+@pytest.mark.eager
 def test_a_registered_class_is_tried_with_the_memory_of_its_row(monkeypatch):
     tried = []
 
@@ -254,6 +265,7 @@ def test_an_error_in_float64_says_that_it_is_one(item):
     assert report["logs"].outcome == "held"
 
 
+@pytest.mark.eager
 def test_what_a_hook_raises_is_what_was_received():
     class Fails(Own):
         def store(self, batch, logits):
@@ -265,6 +277,7 @@ def test_what_a_hook_raises_is_what_was_received():
     assert f"received KeyError ('scores') at {place}" in report["equal_seeds"].reason
 
 
+@pytest.mark.eager
 def test_a_reason_that_items_share_is_given_once():
     class Fails(Own):
         def store(self, batch, logits):
@@ -278,6 +291,7 @@ def test_a_reason_that_items_share_is_given_once():
     ]  # fmt: skip
 
 
+@pytest.mark.eager
 def test_an_error_of_the_package_alone_has_no_place():
     report = nccl_tf.check_learner(
         nccl_tf.ExperienceReplay, items=["logs"], memory=lambda: "ring", raises=False
@@ -286,6 +300,7 @@ def test_an_error_of_the_package_alone_has_no_place():
     assert report["logs"].reason.endswith("), expected no error")
 
 
+@pytest.mark.eager
 def test_an_item_with_a_reason_is_left_out():
     class Excused(Doubles):
         cannot = dict.fromkeys(("add_classes", "docstring"), "has a head of its own")
@@ -298,6 +313,7 @@ def test_an_item_with_a_reason_is_left_out():
     assert report["add_classes"].reason == "has a head of its own"
 
 
+@pytest.mark.eager
 def test_what_has_a_reason_is_refused_by_the_learner():
     class Both(Unmasked):
         cannot = dict.fromkeys(["heads"], "has one head")
@@ -306,6 +322,7 @@ def test_what_has_a_reason_is_refused_by_the_learner():
     assert "received a learner that takes heads" in report["heads"].reason
 
 
+@pytest.mark.eager
 def test_three_items_may_be_left_out():
     class Lazy(Own):
         cannot = dict.fromkeys(("docstring", "logs", "datasets", "equal_seeds"), "is lazy")

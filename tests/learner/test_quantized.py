@@ -7,7 +7,7 @@ import pytest
 import nccl_tf
 
 RNG = np.random.default_rng(0)
-X = RNG.integers(0, 8, (40, 5))
+X = RNG.integers(0, 8, (20, 5))
 Y = X % 4
 
 
@@ -40,12 +40,15 @@ def values(learner):
 @pytest.mark.parametrize(
     "make",
     [
-        nccl_tf.Finetune,
-        lambda network: nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(10)),
-        lambda network: nccl_tf.NCCL(network, nccl_tf.ReservoirMemory(10)),
-        nccl_tf.EWC,
+        pytest.param(nccl_tf.Finetune, id="finetune", marks=pytest.mark.eager),
+        pytest.param(
+            lambda network: nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(10)),
+            id="er",
+            marks=pytest.mark.eager,
+        ),
+        pytest.param(lambda network: nccl_tf.NCCL(network, nccl_tf.ReservoirMemory(10)), id="nccl"),
+        pytest.param(nccl_tf.EWC, id="ewc", marks=pytest.mark.eager),
     ],
-    ids=["finetune", "er", "nccl", "ewc"],
 )
 @pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_adapters_on_int8_are_trained_and_a_file_goes_on_to_the_bit(make, tmp_path):

@@ -55,6 +55,7 @@ def test_each_task_trains_on_the_union_of_those_so_far(restart, parts):
     assert np.isfinite(np.tril(result.matrix)).all() and result.forgetting < 0.2
 
 
+@pytest.mark.eager
 def test_it_counts_all_examples_and_all_passes():
     stream, model = tiny_stream(), learner()
     result = nccl_tf.learn(model, stream, batch_size=11, epochs=3, verbose=0)
@@ -62,12 +63,14 @@ def test_it_counts_all_examples_and_all_passes():
     assert result.bytes_stored == 44 * (16 + 4 + 4)
 
 
+@pytest.mark.eager
 def test_with_a_restart_it_stores_the_first_weights_too():
     stream, model = tiny_stream(), learner(restart=True)
     result = nccl_tf.learn(model, stream, batch_size=11, verbose=0)
     assert result.bytes_stored == 44 * (16 + 4 + 4) + 4 * (16 * 4 + 4)
 
 
+@pytest.mark.eager
 def test_a_restart_is_from_the_weights_that_the_first_task_began_with():
     """Such as were loaded after the learner was built."""
     first, *_ = tasks = tiny_stream().tasks
@@ -85,6 +88,7 @@ def test_a_restart_is_from_the_weights_that_the_first_task_began_with():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.eager
 def test_a_restart_begins_with_a_new_optimizer():
     """Adam's moments of an earlier training would move the first step of the next one."""
 
@@ -100,6 +104,7 @@ def test_a_restart_begins_with_a_new_optimizer():
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.eager
 def test_data_of_one_task_are_refused():
     task, model = tiny_stream()[0], learner()
     for data in (task.train, (task,), (task.train_batches(),)):

@@ -36,6 +36,7 @@ def fit(made, x, labels, **arguments):
     made.fit(x, labels, batch_size=5, verbose=0, **arguments)
 
 
+@pytest.mark.eager
 def test_an_update_leaves_outputs_on_protected_inputs_and_moves_others():
     made = learner()
     old, new = of_plane(20, [0, 1]), of_plane(20, [1, 2, 3])
@@ -47,6 +48,7 @@ def test_an_update_leaves_outputs_on_protected_inputs_and_moves_others():
     assert np.abs(np.asarray(layer(new)) - others).max() > 0.05
 
 
+@pytest.mark.eager
 def test_the_zeros_of_a_merged_pair_are_no_fault(caplog):
     made, x = learner(), np.eye(SIDE, dtype=np.float32).repeat(4, axis=0)
     for task in range(3):  # All directions are protected after the first task.
@@ -54,6 +56,7 @@ def test_the_zeros_of_a_merged_pair_are_no_fault(caplog):
     assert "both matrices" not in caplog.text
 
 
+@pytest.mark.eager
 def test_merging_keeps_predictions():
     made = learner()
     x = RNG.normal(size=(20, SIDE)).astype(np.float32)
@@ -121,6 +124,7 @@ def test_padding_and_nan_are_no_inputs_of_a_task():
     np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
+@pytest.mark.eager
 def test_a_task_that_ends_without_its_pass_is_told_though_it_began_with_one(caplog):
     made, x = learner(), of_plane(10, [0, 1])
     fit(made, x, np.arange(10) % 2, end_task=False)
@@ -143,6 +147,7 @@ def test_biases_and_every_other_weight_are_frozen():
     assert not net.layers[2].lora_enabled
 
 
+@pytest.mark.eager
 def test_attention_has_one_set_of_directions_for_its_heads():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((3, SIDE))
@@ -163,6 +168,7 @@ def test_attention_has_one_set_of_directions_for_its_heads():
         np.testing.assert_array_equal(a[:, 0], a[:, 1])
 
 
+@pytest.mark.eager
 def test_the_optimizer_begins_a_task_as_a_new_one():
     made = learner()
     x = RNG.normal(size=(20, SIDE)).astype(np.float32)
@@ -173,6 +179,7 @@ def test_the_optimizer_begins_a_task_as_a_new_one():
     assert kept == {"learning_rate"}
 
 
+@pytest.mark.eager
 def test_a_file_goes_on_to_the_bit(tmp_path):
     made = learner()
     fit(made, of_plane(10, [0, 1]), np.arange(10) % 2)

@@ -64,7 +64,8 @@ def test_steps_solve_for_weights_ever_less_often_and_predictions_take_those_of_n
     assert len(solved) == 7
 
     def expected(count):
-        means, counts, covariance = state(fitted(inputs[:count], labels[:count]))
+        seen = fitted(inputs[:count], labels[:count], batch_size=count)
+        means, counts, covariance = state(seen)
         assert counts.sum() == count
         precision = np.linalg.inv((1 - 1e-4) * covariance + 1e-4 * np.eye(5))
         return inputs @ precision @ means.T - 0.5 * np.einsum(

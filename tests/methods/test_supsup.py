@@ -104,6 +104,7 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes():
         assert (stored[0] != stored[1]).any()
 
 
+@pytest.mark.eager
 def test_a_task_that_comes_again_goes_on_with_its_mask():
     learner = learner_of()
     fit(learner, 0, 1)

@@ -55,6 +55,7 @@ def assert_equal(first, second):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.eager
 def test_with_one_output_the_matrix_is_binary_accuracy():
     random = np.random.default_rng(0)
     x = random.normal(size=(80, 3)).astype("float32")
