@@ -7,6 +7,7 @@ further tests look at what is left of these runs.
 import functools
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import keras
@@ -143,21 +144,28 @@ class Run:
     graphs: list[tf.Graph]  # in which its steps were traced
 
 
-def run(learner, end_task=True) -> Run:
-    before, graphs = head(learner), []
-    get_metrics_result = learner.get_metrics_result
+@contextmanager
+def traced(learner):
+    """The graphs in which the learner's steps are traced in the body."""
+    graphs, get_metrics_result = [], learner.get_metrics_result
 
-    def traced():
+    def told():
         if not tf.executing_eagerly():
             graphs.append(tf.compat.v1.get_default_graph())
         return get_metrics_result()
 
-    learner.get_metrics_result = traced
-    fit(learner, 0)
-    after, traces = head(learner), learner.execution.traces
-    logs = fit(learner, 1, end_task=end_task)
-    state, traces = values(learner), (traces, learner.execution.traces)
+    learner.get_metrics_result = told
+    yield graphs
     del learner.get_metrics_result
+
+
+def run(learner, end_task=True) -> Run:
+    before = head(learner)
+    with traced(learner) as graphs:
+        fit(learner, 0)
+        after, traces = head(learner), learner.execution.traces
+        logs = fit(learner, 1, end_task=end_task)
+    state, traces = values(learner), (traces, learner.execution.traces)
     (inputs, labels, _), *_ = tiny_batches(int(end_task), 60, 60, seed=9)
     predicted = np.argmax(learner(inputs), axis=1)
     accuracy = float(np.mean(predicted == labels))
@@ -302,12 +310,15 @@ def runs_on_a_gpu(op: str, kinds: tuple[tuple[str, int], ...]) -> bool:
     return False
 
 
-def test_the_state_of_a_step_lives_on_the_device(name, multi, single):
+def test_the_state_of_a_step_lives_on_the_device(name, multi):
     """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
     learner = multi.learner
+    with_one_head = make(name)
+    with traced(with_one_head) as graphs:
+        fit(with_one_head, 0, count=10)
     for variable in learner.state_variables.values():
         assert variable.dtype not in ("int32", "uint64"), variable.path
-    uses = uses_of_state([*multi.graphs, *single.graphs])
+    uses = uses_of_state([*multi.graphs, *graphs])
     assert uses
     if "GPU" in kinds_of_device("MatMul"):
         assert [use for use in sorted(uses) if not runs_on_a_gpu(*use)] == []
