@@ -24,8 +24,9 @@ def times_over_finetuning(groups: Sequence[Sequence[Record]]) -> dict[str, float
     """The mean time in training steps over that of fine-tuning, by the hash of the settings.
 
     Compared are runs with the same stream, network, batches, passes and precision on the same
-    device, with as many threads and runs side by side; settings without such a run of fine-tuning
-    are missing. Times are in seconds of the clock.
+    device, with as many threads and runs side by side, and with equal variables of the environment
+    that choose kernels; settings without such a run of fine-tuning are missing. Times are in
+    seconds of the clock.
 
     Args:
         groups: Records of the same settings each.
@@ -68,4 +69,5 @@ def _circumstances(record: Record) -> tuple[Any, ...]:
     settings = record.settings
     values = [getattr(settings, name) for name in _SAME]
     options = [record.options.get(name) for name in _OPTIONS]
-    return (*values, *options, record.device, bool(record.xla), record.replicas)
+    kernels = tuple(sorted((record.environment or {}).items()))
+    return (*values, *options, record.device, bool(record.xla), record.replicas, kernels)

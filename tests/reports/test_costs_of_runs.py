@@ -51,8 +51,11 @@ def test_times_compare_with_the_same_circumstances_alone(other):
     assert list(costs.times_over_finetuning([[base], [run]])) == [base.settings_hash]
 
 
-def test_another_device_is_another_circumstance():
-    base = sample.changed(record("finetune"), device="GPU 0 (one)")
+@pytest.mark.parametrize(
+    "other", [{"device": "GPU 0 (one)"}, {"environment": {"TF_ENABLE_ONEDNN_OPTS": "1"}}], ids=str
+)
+def test_another_device_or_other_kernels_are_other_circumstances(other):
+    base = sample.changed(record("finetune"), **other)
     ratios = costs.times_over_finetuning([[base], [record("er_reservoir")]])
     assert list(ratios) == [base.settings_hash]
 

@@ -187,7 +187,8 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
         (
             record.seed, record.commit, record.device,
             tuple(record.versions.values()), record.options.get("threads"),
-            record.options.get("workers"),
+            record.options.get("workers"), bool(record.xla),
+            tuple(sorted((record.environment or {}).items())),
         ): record.train_seconds
         for record in records
         if record.options.get("diagnostics", "off") == "off"

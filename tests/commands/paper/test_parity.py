@@ -137,6 +137,8 @@ def test_a_run_made_again_to_be_timed_counts_for_its_time_alone():
         {"package_modified": True},
         {"device": "another"},
         {"options": {"threads": 7}},
+        {"xla": True, "steps_per_program": 200},
+        {"environment": {"TF_ENABLE_ONEDNN_OPTS": "1"}},
     ],
 )
 def test_times_are_compared_only_where_they_were_taken_alike(other):
