@@ -153,8 +153,8 @@ class Core(keras.Model):
             `nccl_tf.Alignment` or the name of its covariance, "shared" or "class" (Zhang et al.,
             ICCV 2023); of a single head that is the network's last layer. None for no alignment.
         rates: Factors on the update of weights by the name of their layer, or by a part of their
-            path, such as {"backbone": 0.01}: a rate for each part of the network. None for
-            one rate.
+            path, such as {"backbone": 0.01}: a rate for each part of the network, a model within
+            it too. None for one rate.
         stores: When a memory stores an example of a `fit`: in the "first_epoch", once, so that a
             reservoir is a uniform sample of all examples, however many passes a task has; or in
             "every_epoch", as some authors' code does, where a task of five passes counts as five.

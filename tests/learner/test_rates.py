@@ -82,6 +82,30 @@ def test_the_longest_name_counts_and_zero_leaves_a_weight_as_it_is():
 
 
 @pytest.mark.eager
+def test_a_model_in_the_network_is_a_layer_and_what_is_within_it_comes_first():
+    """Its weights have paths without its name."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((3,))
+    hidden = keras.layers.Dense(4, "tanh", name="a_dense_layer_with_a_long_name")(inputs)
+    backbone = keras.Model(inputs, keras.layers.Dense(4, name="last")(hidden), name="backbone")
+    inputs = keras.Input((3,))
+    outputs = keras.layers.Dense(2, name="top")(backbone(inputs))
+    found = []
+    for rates in (None, {"backbone": 0.0, "last": 0.5}):
+        model = keras.models.clone_model(keras.Model(inputs, outputs))
+        model.set_weights(keras.Model(inputs, outputs).get_weights())
+        assert not any("backbone" in v.path for v in model.trainable_variables)
+        learner = nccl_tf.Finetune(model, rates=rates)
+        learner.compile(keras.optimizers.SGD(0.5))
+        start = model.get_weights()
+        learner.fit(INPUTS, LABELS, batch_size=12, shuffle=False, verbose=0)
+        found.append(model.get_weights())
+    for number, (x0, x, y) in enumerate(zip(start, *found, strict=True)):
+        factor = (0.0, 0.0, 0.5, 0.5, 1.0, 1.0)[number]
+        np.testing.assert_allclose(y, x0 + factor * (x - x0), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.eager
 def test_a_file_and_a_record_have_them(tmp_path):
     learner = nccl_tf.Finetune(network(), rates={"body": 0.5})
     learner.compile("sgd")

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from nccl_tf.errors import UserError
+from nccl_tf.keras_private import layers_of
 from nccl_tf.learner.options.option import Option
 
 
@@ -19,7 +20,8 @@ class Rates(Option):
 
     Args:
         rates: Factors by the name of a layer or a part of a weight's path, such as
-            {"backbone": 0.01, "backbone/norm": 1.0}; of several that fit the longest counts.
+            {"backbone": 0.01, "norm": 1.0}; a model within the network is a layer too. Of several
+            that fit a weight, that of the fewest weights counts, and of equally many the longest.
         network: Whose weights they are.
 
     Raises:
@@ -41,24 +43,24 @@ class Rates(Option):
                     f"received the rate {factor!r} of {name!r}, expected a finite factor from 0"
                 )
         self.rates = dict(rates)
-        found = [(variable, self._factor_of(variable)) for variable in network.trainable_variables]
-        self._factors = [(variable, share) for variable, share in found if share is not None]
-        for name in self.rates:
-            if not any(_fits(name, v) for v in network.trainable_variables):
+        fitting = {name: _fitting(name, network) for name in self.rates}
+        for name, variables in fitting.items():
+            if not variables:
+                layers = ", ".join(repr(layer.name) for layer in network.layers[-5:])
                 paths = ", ".join(v.path for v in network.trainable_variables[:5])
                 raise UserError(
                     f"received a rate of {name!r}, which fits no trainable weight: expected the "
-                    f"name of a layer, or a part of a path such as {paths}"
+                    f"name of a layer such as {layers}, or a part of a path such as {paths}"
                 )
+        # The factors of the fewest weights are the last that are written.
+        names = sorted(fitting, key=lambda name: (-len(fitting[name]), len(name)))
+        shares = {id(v): self.rates[name] for name in names for v in fitting[name]}
+        self._factors = [(v, shares[id(v)]) for v in network.trainable_variables if id(v) in shares]
 
     @classmethod
     def of(cls, rates: Mapping[str, float] | None, *args: Any) -> "Rates | None":
         """As the constructor; None without rates."""
         return None if rates is None else cls(rates, *args)
-
-    def _factor_of(self, variable: keras.Variable) -> float | None:
-        fitting = [name for name in self.rates if _fits(name, variable)]
-        return self.rates[max(fitting, key=len)] if fitting else None
 
     @contextmanager
     def applying(self) -> Iterator[None]:
@@ -73,6 +75,19 @@ class Rates(Option):
         return {"rates": self.rates}
 
 
-def _fits(name: str, variable: keras.Variable) -> bool:
-    """Whether a name is a part of a weight's path."""
-    return f"/{name}/" in f"/{variable.path}/"
+def _fitting(name: str, network: keras.Model) -> list[keras.Variable]:
+    """The trainable weights of layers of that name, and those with it as a part of their path.
+
+    The paths of a model that was built before it became a layer of another lack its name.
+    """
+    of_layers = {
+        id(variable)
+        for layer in layers_of(network)
+        if layer.name == name
+        for variable in layer.trainable_variables
+    }
+    return [
+        variable
+        for variable in network.trainable_variables
+        if id(variable) in of_layers or f"/{name}/" in f"/{variable.path}/"
+    ]
