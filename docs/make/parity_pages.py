@@ -67,7 +67,7 @@ def put_parity(
 
     Args:
         folder: Has `INDEX`, and STREAM.md for every stream with a run of a cell; each with the
-            marks of parity.
+            marks of parity, and with those of `put_nccl` where it is shown.
         cells: Of all tables.
         records: All records.
         check: Change nothing.
@@ -97,8 +97,9 @@ def put_parity(
         path: put_between_marks(path, "parity", text, check=check)
         for path, text in contents.items()
     }
-    if put_nccl(folder / INDEX, cells, records, check=check) is False:
-        current[folder / INDEX] = False
+    for path in contents:
+        if put_nccl(path, cells, records, check=check) is False:
+            current[path] = False
     return current
 
 
