@@ -64,7 +64,7 @@ LEAVES_THE_GRAPH = {"gem": {"PyFuncStateless"}}  # its quadratic program, by a C
 
 AT_PLACES = (
     "ewc", "bgd", "agem", "er_ring", "mer", "finetune", "gss_greedy", "mir", "der", "derpp", "si",
-    "mas", "mega1", "mega2", "gec", "multi_task", "nccl_ring",
+    "mas", "mega1", "mega2", "gec", "multi_task", "cumulative", "nccl_ring",
 )  # fmt: skip
 """Methods that learn a target at each place; another says why it does not."""
 BY_DAY_AT_PLACES = ("derpp", "mas", "nccl_ring")
