@@ -57,7 +57,7 @@ def optimizer_arguments(optimizer: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def as_texts(arguments: dict[str, Any]) -> tuple[str, ...]:
-    """Arguments in the form that `optimizer_arguments` reads."""
+    """Values by name in the form that `optimizer_arguments` and `rates_of_layers` read."""
     return tuple(f"{name}:{json.dumps(value)}" for name, value in arguments.items())
 
 

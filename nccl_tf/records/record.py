@@ -237,6 +237,14 @@ class Record:
             others={name: value for name, value in content.items() if name not in ENTRIES},
         )
 
+    @property
+    def timing(self) -> tuple[Any, ...]:
+        """What must be equal to compare times: device, threads, runs side by side, XLA, and the
+        variables of the environment that choose kernels."""
+        side_by_side = (self.options.get("threads"), self.options.get("workers"))
+        kernels = tuple(sorted((self.environment or {}).items()))
+        return (self.device, *side_by_side, bool(self.xla), kernels)
+
     def as_json(self) -> dict[str, Any]:
         """The content of a file: the entries that were written, in order."""
         own = {name: getattr(self, name) for name in ENTRIES}

@@ -16,8 +16,6 @@ _SAME = (
     "precision", "deterministic", "optimizer",
 )  # fmt: skip
 """Settings in which a run and the fine-tuning that its time is compared with are equal."""
-_OPTIONS = ("threads", "workers", "diagnostics")
-"""Options that its time depends on."""
 
 
 def times_over_finetuning(groups: Sequence[Sequence[Record]]) -> dict[str, float]:
@@ -68,6 +66,4 @@ def _largest(values: Sequence[int | None]) -> str:
 def _circumstances(record: Record) -> tuple[Any, ...]:
     settings = record.settings
     values = [getattr(settings, name) for name in _SAME]
-    options = [record.options.get(name) for name in _OPTIONS]
-    kernels = tuple(sorted((record.environment or {}).items()))
-    return (*values, *options, record.device, bool(record.xla), record.replicas, kernels)
+    return (*values, *record.timing, record.options.get("diagnostics"), record.replicas)

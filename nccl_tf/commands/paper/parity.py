@@ -185,10 +185,7 @@ def _seconds(records: Iterable[Record]) -> dict[tuple[Any, ...], float]:
     """
     return {
         (
-            record.seed, record.commit, record.device,
-            tuple(record.versions.values()), record.options.get("threads"),
-            record.options.get("workers"), bool(record.xla),
-            tuple(sorted((record.environment or {}).items())),
+            record.seed, record.commit, tuple(record.versions.values()), *record.timing,
         ): record.train_seconds
         for record in records
         if record.options.get("diagnostics", "off") == "off"
