@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 
+# Windows has no pipes among its files, and reads text unless it is told.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 
 @contextmanager
 def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Iterator[BufferedReader]:
@@ -22,7 +25,7 @@ def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Itera
             as files in /proc do; `strerror` says so.
     """
     with contextlib.ExitStack() as opened:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         opened.callback(os.close, descriptor)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -31,7 +34,7 @@ def open_regular(path: str | os.PathLike, max_bytes: int | None = None) -> Itera
             sizes = f"it has {status.st_size:,} bytes, {max_bytes:,} at most are read"
             raise OSError(errno.EFBIG, sizes, path)
         # Files of the system claim none, and some of them never end: pagemap, kmsg.
-        if not status.st_size and os.pread(descriptor, 1, 0):
+        if not status.st_size and os.read(descriptor, 1):
             raise OSError(errno.EINVAL, "it has more bytes than it claims", path)
         yield opened.enter_context(os.fdopen(descriptor, "rb", closefd=False))
 

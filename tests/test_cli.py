@@ -1,6 +1,7 @@
 """The command from end to end, and one sentence with exit code 2 for bad input."""
 
 import csv
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,7 +14,6 @@ import nccl_tf
 from nccl_tf.commands._help import method_help
 from nccl_tf.experiment.config.resolve import resolve
 from nccl_tf.methods.registry import METHODS
-from nccl_tf.records import files
 from nccl_tf.records.record import write_record
 from nccl_tf.records.settings import run_folder
 from tests.experiment import sample
@@ -59,13 +59,18 @@ def test_an_output_folder_that_cannot_be_written(command, tmp_path):
     assert "choose another --output_dir" in err
 
 
-def test_a_system_without_locks_is_told_in_one_sentence(command, tmp_path, monkeypatch):
-    """As Windows, where Python has no fcntl."""
-    monkeypatch.setattr(files, "fcntl", None)
+def test_a_system_that_tells_no_peak_of_memory_is_told_in_one_sentence(
+    command, tmp_path, monkeypatch
+):
+    """As Windows, whose Python has no module resource."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "resource" else find(name, *a)
+    )
     code, _, err = command(f"--output_dir={tmp_path}", "--dataset=split_digits", "--max_tasks=1")
     assert code == 2 and "Traceback" not in err
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert f"cannot lock {tmp_path}" in line and "expected Linux, macOS or WSL" in line
+    assert "expected Linux, macOS or WSL" in line and list(tmp_path.iterdir()) == []
 
 
 def test_the_process_exits_with_2_and_prints_only_the_sentence():

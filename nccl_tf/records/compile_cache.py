@@ -120,7 +120,7 @@ class _Kept:
         if os.getpid() == self._pid:  # and not one that was forked
             self.publish()
             shutil.rmtree(self.own, ignore_errors=True)
-            os.close(self._held)
+            self._held.release()
 
 
 _kept: _Kept | None = None

@@ -5,16 +5,13 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nccl_tf.errors import UserError, translate_os_error
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from nccl_tf.errors import UserError, translate_os_error
 from nccl_tf.whole_files import TEMPORARY, replaced
 
 _OUTPUT_DIR = "--output_dir"
@@ -22,7 +19,8 @@ _ADVICE = (
     "free space or choose another --output_dir; the same command resumes from the last checkpoint"
 )
 _LOCK_FILE = "lock"
-_HELD_BY_ANOTHER = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What file systems say that lock no files."""
 
 
 def write_file(path: Path, content: bytes, advice: str = _ADVICE) -> None:
@@ -116,44 +114,31 @@ def list_names(folder: Path, chosen_by: str = _OUTPUT_DIR) -> list[str]:
 def lock_folder(folder: Path, chosen_by: str = _OUTPUT_DIR) -> Iterator[None]:
     """Lock a folder while the body runs; the operating system unlocks it if the process dies.
 
-    The folder itself is locked, so that nothing changes where the file `lock` in it, which names
-    the process, is removed. That file is locked too, for file systems that lock no folders. Where
-    the file system locks neither, a warning says so.
+    The file `lock` in it is locked, and names the process. Whoever removes that file lets a second
+    process in. Where the file system locks no files, a warning says so.
 
     Args:
         folder: The folder.
         chosen_by: The flag or argument that chose the folder, for the messages.
 
     Raises:
-        UserError: The folder cannot be written, another process has locked it, whose number the
-            message has, or the system has no such locks.
+        UserError: The folder cannot be written, or another process has locked it, whose number the
+            message has.
     """
-    _check_system(folder)
     path = folder / _LOCK_FILE
-    with contextlib.ExitStack() as opened:
-        with translate_os_error(path, f"remove it, or choose another {chosen_by}"):
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            opened.callback(os.close, held)
-            # The number is not written into what a link names, and a pipe is not waited for.
-            noted = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-            opened.callback(os.close, noted)
-            if not stat.S_ISREG(os.fstat(noted).st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file")
-            holder = os.read(noted, 32).decode(errors="replace").strip() or "unknown"
-        problems = [_lock(descriptor) for descriptor in (held, noted)]
-        if any(problem in _HELD_BY_ANOTHER for problem in problems):
+    with translate_os_error(path, f"free space, remove it, or choose another {chosen_by}"):
+        try:
+            lock = _acquired(folder, timeout=0, on_acquired=_note_process)
+        except Timeout as error:
             raise UserError(
-                f"process {holder} is running in {folder}: wait for it "
+                f"process {_process_of(path)} is running in {folder}: wait for it "
                 f"or stop it, or choose another {chosen_by}"
-            )
-        if all(problems):
-            logging.getLogger("nccl_tf").warning(
-                "%s cannot be locked (%s): see to it that no second process runs in it",
-                folder, os.strerror(problems[0]),
-            )  # fmt: skip
-        with translate_os_error(path, f"free space, or choose another {chosen_by}"):
-            os.ftruncate(noted, 0)
-            os.pwrite(noted, f"{os.getpid()}\n".encode(), 0)
+            ) from error
+    if lock is None:
+        logging.getLogger("nccl_tf").warning(
+            "%s cannot be locked: see to it that no second process runs in it", folder
+        )
+    with lock or contextlib.nullcontext():
         yield
 
 
@@ -162,61 +147,79 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
     """Wait for others that change files of a folder, and keep them out while the body does.
 
     Args:
-        folder: Made where it is missing. It is locked itself, so that no lock is left in it.
+        folder: Made where it is missing. The file `lock` in it is gone afterwards.
         advice: What to do where it cannot be used, for the message.
 
     Raises:
-        UserError: It is no folder, cannot be made, or the system has no such locks.
+        UserError: It is no folder, or cannot be made or written.
     """
-    _check_system(folder)
-    with contextlib.ExitStack() as opened:
-        with translate_os_error(f"into {folder}", advice):
-            folder.mkdir(parents=True, exist_ok=True)
-            held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            opened.callback(os.close, held)
-        problem = _lock(held, waits=True)
-        if problem:
-            logging.getLogger("nccl_tf").warning(
-                "%s cannot be locked (%s): see to it that no other command writes into it now",
-                folder, os.strerror(problem),
-            )  # fmt: skip
-        yield
+    with translate_os_error(f"into {folder}", advice):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = _acquired(folder)
+    if lock is None:
+        logging.getLogger("nccl_tf").warning(
+            "%s cannot be locked: see to it that no other command writes into it now", folder
+        )
+    with lock or contextlib.nullcontext():
+        try:
+            yield
+        finally:
+            # Who waits for it looks whether it is still there. Windows keeps a file that is open.
+            with contextlib.suppress(OSError):
+                (folder / _LOCK_FILE).unlink()
 
 
-def lock_of(folder: Path) -> int:
-    """Lock a folder for the rest of this process, or until the descriptor that it returns closes.
+def lock_of(folder: Path) -> FileLock:
+    """Lock a folder for the rest of this process, or until what it returns is released.
 
     Raises:
-        OSError: It is missing, or locked.
+        OSError: It is missing, or locked, or its file system locks no files.
     """
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    if problem := _lock(held):
-        os.close(held)
-        raise OSError(problem, os.strerror(problem))
-    return held
+    lock = _acquired(folder, timeout=0)
+    if lock is None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(folder))
+    return lock
 
 
 def is_locked(folder: Path) -> bool:
     """Whether a process has locked a folder, or none can tell."""
     try:
-        os.close(lock_of(folder))
+        lock_of(folder).release()
     except OSError:
         return True
     return False
 
 
-def _check_system(folder: Path) -> None:
-    if fcntl is None:
-        raise UserError(
-            f"cannot lock {folder}: expected Linux, macOS or WSL, which lock folders; use one of "
-            "them, or nccl_tf.learn without backup_dir"
-        )
-
-
-def _lock(descriptor: int, waits: bool = False) -> int:
-    """Lock what is open, and return 0 or the number of the error."""
+def _acquired(
+    folder: Path, timeout: float = -1, on_acquired: Callable[[int], None] | None = None
+) -> FileLock | None:
+    """The lock of a folder, for any thread to release, or None where there are no locks."""
+    folder.stat()  # A missing one is not made.
+    path = folder / _LOCK_FILE
+    # A number is written into no pipe; a link is not followed.
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    lock = FileLock(
+        path, timeout, mode=0o644, thread_local=False, fallback_to_soft=False,
+        on_acquired=on_acquired,
+    )  # fmt: skip
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        lock.acquire()
     except OSError as error:
-        return error.errno or errno.EIO
-    return 0
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return lock
+
+
+def _note_process(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+
+
+def _process_of(path: Path) -> str:
+    """The number that a lock file holds; Windows lets nobody read it."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[:32].strip() or "unknown"
+    except OSError:
+        return "unknown"

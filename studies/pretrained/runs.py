@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import itertools
 import json
-import os
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,7 +192,7 @@ def claimed(folder: Path, key: Row) -> Iterator[bool]:
     try:
         yield True
     finally:
-        os.close(held)
+        held.release()
 
 
 def make_missing(

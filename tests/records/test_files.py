@@ -4,12 +4,20 @@ import errno
 import fcntl
 import logging
 import os
+import threading
 
 import pytest
 
 from nccl_tf.errors import UserError
 from nccl_tf.records import files
-from nccl_tf.records.files import lock_folder, remove_left_over, write_file
+from nccl_tf.records.files import (
+    is_locked,
+    lock_folder,
+    lock_of,
+    one_at_a_time,
+    remove_left_over,
+    write_file,
+)
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):
@@ -18,21 +26,6 @@ def test_a_folder_is_held_by_one_process(tmp_path):
         pass
     with lock_folder(tmp_path):
         pass
-
-
-def test_a_system_without_locks_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "fcntl", None)
-    for lock in (lock_folder(tmp_path), files.one_at_a_time(tmp_path, "")):
-        with pytest.raises(UserError, match="expected Linux"), lock:
-            pass
-
-
-def test_removing_the_lock_file_lets_nobody_in(tmp_path):
-    refused = pytest.raises(UserError, match="process unknown is running")
-    with lock_folder(tmp_path):
-        (tmp_path / "lock").unlink()
-        with refused, lock_folder(tmp_path):
-            pass
 
 
 def test_a_lock_dies_with_its_process(tmp_path):
@@ -46,25 +39,67 @@ def test_a_lock_dies_with_its_process(tmp_path):
         pass
 
 
-def unlockable(monkeypatch, *what):
-    """A file system that knows no flock of folders, or of files."""
-    flock = fcntl.flock
-
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_where_no_file_can_be_locked_work_goes_on_with_a_warning(
+    error, tmp_path, monkeypatch, caplog
+):
     def refuse(descriptor, operation):
-        is_folder = os.path.isdir(f"/proc/self/fd/{descriptor}")
-        if ("folders" if is_folder else "files") in what:
-            raise OSError(errno.EBADF if is_folder else errno.ENOLCK, "not here")
-        flock(descriptor, operation)
+        raise OSError(error, "not here")
 
-    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with caplog.at_level(logging.WARNING, "nccl_tf"):
+        with lock_folder(tmp_path):
+            pass
+        with one_at_a_time(tmp_path, ""):
+            pass
+    assert [record.getMessage().count("cannot be locked") for record in caplog.records] == [1, 1]
+    assert is_locked(tmp_path)  # as far as anybody can tell
 
 
-def test_without_flock_a_run_goes_on_with_a_warning(tmp_path, monkeypatch, caplog):
-    unlockable(monkeypatch, "folders", "files")
-    with caplog.at_level(logging.WARNING, "nccl_tf"), lock_folder(tmp_path):
+def test_a_lock_that_is_waited_for_keeps_others_out_and_is_gone_afterwards(tmp_path):
+    with one_at_a_time(tmp_path / "new", ""):
+        assert is_locked(tmp_path / "new")
+        with pytest.raises(UserError, match="is running"), lock_folder(tmp_path / "new"):
+            pass
+    assert list((tmp_path / "new").iterdir()) == []
+    with lock_folder(tmp_path / "new"):
         pass
-    (record,) = caplog.records
-    assert "cannot be locked" in record.getMessage() and "running" not in record.getMessage()
+
+
+def test_who_waits_is_let_in_by_one_that_removes_its_lock(tmp_path, monkeypatch):
+    order, refused, flock = [], threading.Event(), fcntl.flock
+
+    def tell(descriptor, operation):
+        try:
+            flock(descriptor, operation)
+        except BlockingIOError:
+            refused.set()
+            raise
+
+    def wait():
+        with one_at_a_time(tmp_path, ""):
+            order.append("second" if is_locked(tmp_path) else "unlocked")
+
+    monkeypatch.setattr(fcntl, "flock", tell)
+    waiting = threading.Thread(target=wait)
+    with one_at_a_time(tmp_path, ""):
+        waiting.start()
+        assert refused.wait(60)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+def test_a_lock_is_kept_until_it_is_released(tmp_path):
+    held = lock_of(tmp_path)
+    assert is_locked(tmp_path)
+    with pytest.raises(OSError):
+        lock_of(tmp_path)
+    held.release()
+    assert not is_locked(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        lock_of(tmp_path / "missing")
+    assert not (tmp_path / "missing").exists()
 
 
 def test_a_pipe_in_the_place_of_a_lock_is_refused_and_not_waited_for(tmp_path):

@@ -1,5 +1,6 @@
 """One seed from its settings to its record on disk, unless it is there already."""
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,6 +107,7 @@ def train_seed(
     run.check_plugins()
     if run.is_finished:
         return _finished(run, console)
+    _check_system()
     if run.options.device.startswith("gpu"):
         # Refused before a folder is made; with other devices the run is named before the seconds
         # that importing TensorFlow takes.
@@ -151,6 +153,15 @@ def _finished(run: Run, console: Console) -> tuple[Record, list[Path]]:
     record = read_result(run.folder, run.settings, run.seed)
     console.say(f"finished already (--overwrite runs it again): {run.folder / FILE_NAME}")
     return record, sorted(run.folder.glob("*.png"))
+
+
+def _check_system() -> None:
+    """A record has the peak of memory, which Windows tells in no way that Python has."""
+    if importlib.util.find_spec("resource") is None:
+        raise UserError(
+            "received a system whose Python has no module resource, such as Windows: expected "
+            "Linux, macOS or WSL; use one of them, or nccl_tf.learn"
+        )
 
 
 def _use_processors(run: Run) -> None:
