@@ -50,7 +50,7 @@ def made(kind, **compile_arguments):
 
 def test_a_learner_is_sgd_with_momentum():
     learner, plain = made(Momentum), nccl_tf.Finetune(tiny_network(input_dtype="float32"))
-    plain.compile(keras.optimizers.SGD(0.1, momentum=0.5))
+    plain.compile(keras.optimizers.SGD(0.1, momentum=0.5), run_eagerly=True)
     for each in (learner, plain):
         each.fit(batches(), verbose=0)
     for ours, keras_own in zip(learner.network.weights, plain.network.weights, strict=True):
@@ -58,9 +58,17 @@ def test_a_learner_is_sgd_with_momentum():
 
 
 @pytest.mark.seconds(30)  # a program of XLA
-@pytest.mark.parametrize("kind", [Momentum, OfState])
-@pytest.mark.parametrize("how", [{}, {"run_eagerly": True}, {"jit_compile": True}])
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        (Momentum, {}),
+        (Momentum, {"run_eagerly": True}),
+        (OfState, {"run_eagerly": True}),
+        (OfState, {"jit_compile": True}),
+    ],
+)
 def test_a_skipped_step_leaves_it_alone(kind, how):
+    """A step is undone alike, whichever hook writes: a graph of each, one compiled by XLA."""
     learner = made(kind, **how)
     learner.fit(batches(count=20), verbose=0, end_task=False)
     before = [variable.numpy() for variable in learner.variables]
