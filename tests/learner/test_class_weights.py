@@ -93,7 +93,11 @@ def test_a_walk_of_mer_by_hand():
 
 
 WITHOUT = {"cn_dpm", "fecam", "slda", "ncm", "ranpac"}
-REPLAYS = {"gec": {"gec_tolerance": 0.0}}  # which has no need to in a few steps otherwise
+OPTIONS = {
+    "gec": {"gec_tolerance": 0.0},  # replays in a few steps too
+    "gdumb": {"passes": 4},  # and not 128
+    "mc_sgd": {"line_steps": 4},  # and not 50
+}
 ONE_PER_CODE_PATH = {"er_ring", "gdumb", "mc_sgd", "mer", "gem"}
 
 
@@ -108,7 +112,7 @@ def battery(names):
 @functools.cache
 def after_two_tasks(name, *class_weight):
     """What is left of a network where the second task weighs the classes of the first too."""
-    learner = make(name, options=REPLAYS.get(name), **EAGER)
+    learner = make(name, options=OPTIONS.get(name), **EAGER)
     learner.fit(tiny_batches(0, 10), task_id=0, verbose=0)
     learner.fit(tiny_batches(1, 20), task_id=1, class_weight=dict(class_weight) or None, verbose=0)
     return learner.network.get_weights()

@@ -1,5 +1,7 @@
 """One sigmoid unit: two classes, for memories by class, masks, distillation and accuracies."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import tensorflow as tf
 import nccl_tf
 from nccl_tf.learner.heads import STREAM_CLASSES
 from nccl_tf.learner.losses import ExampleLoss
+from nccl_tf.records.checkpoints import variables_to_arrays
+from tests.tiny import renewed
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(160, 5)).astype("float32")
@@ -39,10 +43,11 @@ def loss_of(ends: str):
     return None if ends == "two" else keras.losses.BinaryCrossentropy(from_logits=ends == "logit")
 
 
-def learned(name: str, ends: str, **arguments):
-    """What a method makes of the stream: the learner and the result."""
+@functools.cache
+def learned(name: str, ends: str):
+    """What a method makes of the stream: the learner and the result, which no test changes."""
     memory = 24 if nccl_tf.METHODS[name].memory else None
-    learner = nccl_tf.create(name, network(ends), stream(), memory=memory, seed=1, **arguments)
+    learner = nccl_tf.create(name, network(ends), stream(), memory=memory, seed=1)
     learner.compile(keras.optimizers.SGD(0.2), loss=loss_of(ends))
     return learner, nccl_tf.learn(learner, stream(), batch_size=20, epochs=2, verbose=0)
 
@@ -63,7 +68,6 @@ def test_a_method_is_that_of_two_logits_of_which_one_is_0(name):
     np.testing.assert_array_equal(found.confusion(), expected.confusion())
 
 
-@pytest.mark.eager
 @pytest.mark.parametrize("name", ["er_ring", "er_ace", "lwf"])
 def test_a_sigmoid_is_as_its_logit(name):
     (logit, expected), (sigmoid, found) = (learned(name, ends) for ends in ("logit", "sigmoid"))
@@ -114,11 +118,18 @@ def test_what_the_stream_s_loss_leaves_out_is_sure():
             np.testing.assert_allclose(loss.of(masked, batch), expected, atol=2e-6)
 
 
+@functools.cache
+def of_all_labels():
+    """A learner whose graphs serve all cases, and its first state."""
+    learner = nccl_tf.Finetune(network("logit", "float32"))
+    learner.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
+    return learner, variables_to_arrays(learner.state_variables)
+
+
 @pytest.mark.parametrize("as_data", [lambda x, y: (x, y), lambda x, y: (dataset(x, y),)])
 @pytest.mark.parametrize("label", [2, -1, 1.5])
 def test_a_label_that_is_neither_class_is_refused(as_data, label):
-    learner = nccl_tf.Finetune(network("logit", "float32"))
-    learner.compile(keras.optimizers.SGD(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
+    learner = renewed(*of_all_labels())
     y = Y.astype("float32")
     y[3] = label
     with pytest.raises(nccl_tf.UserError, match="label"):
