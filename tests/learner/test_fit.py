@@ -10,10 +10,11 @@ from nccl_tf.errors import LearningFailedError, UserError
 from nccl_tf.learner.data import FitData
 from nccl_tf.learner.execution import Execution
 from nccl_tf.learner.fit import CHECK_EVERY, Fit, listed, progress_bar
+from nccl_tf.records.checkpoints import variables_to_arrays
 from nccl_tf.streams.arrays import Examples
 from tests.learner.test_execution import Frequent
 from tests.learner.test_progress import progress
-from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, tiny_batches, tiny_network
+from tests.tiny import IMAGE_SHAPE, TASK_CLASSES, renewed, tiny_batches, tiny_network
 
 
 def test_fit_takes_no_step_more_than_it_was_told():
@@ -293,14 +294,14 @@ def test_tasks_of_all_lengths_have_one_graph():
 def test_arrays_give_every_form_of_data_the_same_weights(eagerly):
     """In their order: arrays with a rest, a dataset of the same batches, and tf.Tensors."""
     data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(4)
-    learned = []
+    learner, learned = compiled(run_eagerly=eagerly), []
+    before = variables_to_arrays(learner.state_variables)
     for given in (
         {"x": IMAGES, "y": LABELS, "batch_size": 4, "shuffle": False},
         {"x": data},
         {"x": tf.constant(IMAGES), "y": tf.constant(LABELS), "batch_size": 4, "shuffle": False},
     ):
-        learner = compiled(run_eagerly=eagerly)
-        learner.fit(**given, epochs=2, verbose=0)
+        renewed(learner, before).fit(**given, epochs=2, verbose=0)
         learned.append([learner.evaluate(IMAGES, LABELS, verbose=0), *learner.get_weights()])
     for other in learned[1:]:
         for one, two in zip(learned[0], other, strict=True):

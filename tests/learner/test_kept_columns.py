@@ -44,6 +44,7 @@ def test_a_column_without_an_entry_for_each_example_is_refused(column):
         extras_of({"confidence": column}, 4)
 
 
+@pytest.mark.eager
 def test_a_memory_without_shapes_keeps_what_the_class_declares():
     memory = nccl_tf.ReservoirMemory(10)
     learner = Keeping(tiny_network(), memory, memory_batch_size=2)
@@ -88,6 +89,7 @@ class Compares(nccl_tf.ReplayLearner):
         return loss, {"loss": loss}
 
 
+@pytest.mark.eager
 def test_entries_that_are_read_are_of_the_dtype_of_the_logits():
     """They are stored in float32, and compared with logits in float64 without a cast."""
     with in_float64():
@@ -107,7 +109,7 @@ class KeepsLosses(nccl_tf.ExperienceReplay):
     columns: ClassVar = {"loss_then": loss_then}
 
 
-@pytest.mark.parametrize("has_shapes", [True, False])
+@pytest.mark.parametrize("has_shapes", [True, pytest.param(False, marks=pytest.mark.eager)])
 def test_a_column_sees_labels(has_shapes):
     shapes = (IMAGE_SHAPE,) if has_shapes else ()
     extras = {"loss_then": ((), "float32")} if has_shapes else None
@@ -134,6 +136,7 @@ class StoresUndeclared(nccl_tf.ExperienceReplay):
         self.memory.write(batch._replace(extras={**batch.extras, "loss_then": losses}))
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("stream_mask", ["all", "seen"])
 def test_what_is_stored_without_a_column_is_refused(stream_mask):
     memory = nccl_tf.ReservoirMemory(10)

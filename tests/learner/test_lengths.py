@@ -46,7 +46,14 @@ def batches(*lengths):
     return tf.data.Dataset.from_generator(some, output_signature=(spec, spec))
 
 
-@pytest.mark.parametrize("name", ["er_reservoir", "joint", "mir", "nccl", "der"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "er_reservoir",
+        "nccl",
+        *(pytest.param(n, marks=pytest.mark.eager) for n in ("joint", "mir", "der")),
+    ],
+)
 def test_a_task_of_shorter_rows(name):
     learner = made(name)
     learner.fit(*arrays(6), verbose=0)
@@ -58,7 +65,9 @@ def test_a_task_of_shorter_rows(name):
     learner.fit(*arrays(6), verbose=0)
 
 
-@pytest.mark.parametrize("verb", ["fit", "train_on_batch", "remember"])
+@pytest.mark.parametrize(
+    "verb", ["fit", pytest.param("train_on_batch", marks=pytest.mark.eager), "remember"]
+)
 def test_a_batch_of_shorter_rows(verb):
     learner = made()
     if verb == "fit":

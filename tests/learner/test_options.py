@@ -129,7 +129,7 @@ def test_an_option_of_one_device_is_refused_on_replicas():
 @pytest.mark.parametrize("by_tasks", [True, False])
 def test_the_rate_is_put_back_after_every_step(by_tasks):
     learner = made(rate_decay=0.5, rate_decay_steps=None if by_tasks else 1)
-    learner.fit(tiny_batches(0), verbose=0)
+    learner.fit(tiny_batches(0, 10), verbose=0)
     assert np.float32(learner.optimizer.learning_rate) == np.float32(0.1)
 
 

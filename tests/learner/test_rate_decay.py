@@ -113,11 +113,11 @@ def test_the_rate_is_decayed_once_a_task():
     """However often fit is called or the rate assigned."""
     one, other = stable_learner(), stable_learner()
     for task in (0, 1):
-        one.fit(tiny_batches(task, count=15), verbose=0, shuffle=False)
-        for part in range(3):
+        one.fit(tiny_batches(task, count=10), verbose=0, shuffle=False)
+        for part in range(2):
             other.optimizer.learning_rate = 0.25
-            batches = tiny_batches(task, count=15).skip(part).take(1)
-            other.fit(batches, verbose=0, end_task=part == 2, shuffle=False)
+            batches = tiny_batches(task, count=10).skip(part).take(1)
+            other.fit(batches, verbose=0, end_task=part == 1, shuffle=False)
             assert float(other.optimizer.learning_rate) == 0.25
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)

@@ -61,7 +61,6 @@ def test_what_a_subclass_has_to_define_is_named():
         trained(ExperienceReplay, 1, Memory(8, IMAGE_SHAPE))
 
 
-@pytest.mark.eager
 @pytest.mark.parametrize("calls_super", [False, True])
 def test_a_memory_is_told_once_of_the_end_of_a_task_before_the_method_is(calls_super):
     ended, read = [], []
