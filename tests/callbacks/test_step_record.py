@@ -1,5 +1,6 @@
 """steps.csv has every row, and each is right, however a run is cut into pieces."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -10,13 +11,26 @@ import nccl_tf
 from nccl_tf.callbacks import StepRecord
 from nccl_tf.errors import UserError
 from nccl_tf.learner.options.step_log import StepLog
-from tests.tiny import tiny_batches, tiny_network
+from nccl_tf.records.checkpoints import variables_to_arrays
+from tests.tiny import renewed, tiny_batches, tiny_network
 
 
 def made(steps=4):
     learner = nccl_tf.Finetune(tiny_network())
     learner.compile(keras.optimizers.SGD(0.1), steps_per_execution=steps)
     return learner
+
+
+@functools.cache
+def _built():
+    learner = made()
+    learner.record_steps(3)
+    return learner, variables_to_arrays(learner.state_variables)
+
+
+def again():
+    """What `made` makes, for windows of 3: one learner in its first state, whose graph is built."""
+    return renewed(*_built())
 
 
 def fit(learner, *records, count=20, seed=0):
@@ -65,7 +79,7 @@ def test_a_call_of_many_windows_loses_no_row(tmp_path, undisturbed):
 
 
 def test_a_new_record_of_a_trained_learner_has_true_rows(tmp_path):
-    learner = made()
+    learner = again()
     first = StepRecord(tmp_path / "first.csv", every=3)
     fit(learner, first)
     second = StepRecord(tmp_path / "second.csv", every=3)
@@ -90,19 +104,19 @@ def test_windows_of_two_lengths_are_refused(tmp_path):
 def interrupted(learner, record, every=None, steps_per_execution=4):
     """The learner and record that go on from a checkpoint of these."""
     state = json.loads(json.dumps([learner.option(StepLog).state(), record.state()]))
-    again = made(steps_per_execution)
-    again.record_steps(every or record.every)
-    again.network.set_weights(learner.network.get_weights())
-    again.option(StepLog).restore(state[0])
+    other = made(steps_per_execution)
+    other.record_steps(every or record.every)
+    other.network.set_weights(learner.network.get_weights())
+    other.option(StepLog).restore(state[0])
     resumed = StepRecord(record.path, every=every or record.every)
-    resumed.set_model(again)
+    resumed.set_model(other)
     resumed.restore(state[1])
-    return again, resumed
+    return other, resumed
 
 
 def test_many_interruptions_leave_every_row_right(tmp_path):
     def path_of(name, stops):
-        learner, record = made(4), StepRecord(tmp_path / name, every=3)
+        learner, record = again(), StepRecord(tmp_path / name, every=3)
         for seed, count in enumerate((25, 1, 60)):
             if not stops:
                 fit(learner, record, count=count, seed=seed)
@@ -141,16 +155,16 @@ def test_no_row_without_steps_where_its_length_changes_twice(tmp_path):
 
 
 def state_after(folder, count=20):
-    learner, record = made(), StepRecord(folder / "steps.csv", every=3)
+    learner, record = again(), StepRecord(folder / "steps.csv", every=3)
     fit(learner, record, count=count)
     return learner, record, record.state()
 
 
 def go_on(learner, record, state):
-    again = StepRecord(record.path, every=3)
-    again.set_model(learner)
-    again.restore(state)
-    return again
+    resumed = StepRecord(record.path, every=3)
+    resumed.set_model(learner)
+    resumed.restore(state)
+    return resumed
 
 
 def test_what_followed_the_checkpoint_is_written_again(tmp_path):

@@ -85,12 +85,12 @@ def test_a_step_by_hand_with_exemplars_and_an_old_class(heads):
     np.testing.assert_allclose(one_step(model), WEIGHTS - ALPHA * total / 5, rtol=1e-12)
 
 
-def fitted(tasks=(0, 1), capacity=6, heads=None, **kwargs):
+def fitted(tasks=(0, 1), capacity=6, heads=None, count=60, **kwargs):
     memory = ExemplarMemory(capacity, IMAGE_SHAPE, **kwargs)
     model = ICaRL(tiny_network(), memory, heads=heads, memory_batch_size=4)
     model.compile(keras.optimizers.SGD(0.25), metrics=["accuracy"], run_eagerly=True)
     for task in tasks:
-        model.fit(tiny_batches(task), verbose=0)
+        model.fit(tiny_batches(task, count), verbose=0)
     return model
 
 
@@ -121,9 +121,9 @@ def test_it_predicts_the_nearest_mean_of_exemplars():
 
 
 def test_lists_are_cut_to_a_prefix_when_classes_come():
-    model = fitted(tasks=(0,))
+    model = fitted(tasks=(0,), count=20)
     before = model.memory.contents()
-    model.fit(tiny_batches(1), verbose=0)
+    model.fit(tiny_batches(1, 20), verbose=0)
     after = model.memory.contents()
     # Six slots: three for each of two classes, then one for each of four.
     assert [len(images) for images, _ in before.values()] == [3, 3]

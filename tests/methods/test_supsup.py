@@ -66,9 +66,9 @@ def learner_of(make=tiny_network, heads=TASK_CLASSES, **arguments):
     return learner
 
 
-def fit(learner, *tasks, seed=0, **arguments):
+def fit(learner, *tasks, count=60, seed=0, **arguments):
     for task in tasks:
-        learner.fit(tiny_batches(task, seed=seed), task_id=task, verbose=0, **arguments)
+        learner.fit(tiny_batches(task, count, seed=seed), task_id=task, verbose=0, **arguments)
 
 
 def digest(variables):
@@ -107,7 +107,7 @@ def test_nothing_is_forgotten_and_no_weight_ever_changes():
 @pytest.mark.eager
 def test_a_task_that_comes_again_goes_on_with_its_mask():
     learner = learner_of()
-    fit(learner, 0, 1)
+    fit(learner, 0, 1, count=20)
     stored = [mask.numpy()[0] for mask in learner.masks]
     learner.begin_task(0)
     for scores, mask in zip(learner.scores, stored, strict=True):
