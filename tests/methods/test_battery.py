@@ -36,7 +36,7 @@ from tests.methods.learners import (
     network_of,
     values,
 )
-from tests.tiny import TASK_CLASSES, tiny_batches, tiny_experts
+from tests.tiny import TASK_CLASSES, tiny_batches, tiny_experts, tiny_network
 
 # The rows of the registry that are the first of their class: `joint` rows are runs of Finetune.
 CLASSES = list({row.learner: row.name for row in reversed(METHODS.values())}.values())[::-1]
@@ -210,8 +210,9 @@ def test_learns_a_class_at_each_place(name, tmp_path):
         assert_same_state(learner, loaded)
 
 
-@pytest.mark.parametrize("name", [grouped(n) for n in CLASSES])
+@pytest.mark.parametrize("name", [n for n in CLASSES if n not in BY_DAY_AT_PLACES])
 def test_takes_sequences_or_says_why_not(name):
+    """Of the others it is shown above that they learn them."""
     if name in AT_PLACES:
         make_at_places(name)
     else:
@@ -310,18 +311,24 @@ def runs_on_a_gpu(op: str, kinds: tuple[tuple[str, int], ...]) -> bool:
     return False
 
 
-def test_the_state_of_a_step_lives_on_the_device(name, multi):
-    """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
-    learner = multi.learner
-    with_one_head = make(name)
-    with traced(with_one_head) as graphs:
-        fit(with_one_head, 0, count=10)
-    for variable in learner.state_variables.values():
+def assert_state_on_device(run):
+    for variable in run.learner.state_variables.values():
         assert variable.dtype not in ("int32", "uint64"), variable.path
-    uses = uses_of_state([*multi.graphs, *graphs])
+    uses = uses_of_state(run.graphs)
     assert uses
     if "GPU" in kinds_of_device("MatMul"):
         assert [use for use in sorted(uses) if not runs_on_a_gpu(*use)] == []
+
+
+def test_the_state_of_a_step_lives_on_the_device(multi):
+    """TensorFlow keeps int32 variables on the host, and XLA then fails on a GPU."""
+    assert_state_on_device(multi)
+
+
+@variants
+def test_the_state_of_a_step_with_one_head_lives_there_too(single):
+    """It is used in no way that a step with heads has not, which are trained for every class."""
+    assert_state_on_device(single)
 
 
 @pytest.mark.processes
@@ -369,10 +376,16 @@ def passes(row, value) -> bool:
     return True
 
 
+@pytest.fixture(scope="module")
+def network():
+    """That no learner is made of: what refuses a number leaves the network as it was."""
+    return tiny_network()
+
+
 @pytest.mark.parametrize("name", CLASSES)
-def test_numbers_out_of_the_range_of_the_row_are_refused(name):
+def test_numbers_out_of_the_range_of_the_row_are_refused(name, network):
     """That others arrive is shown with all arguments, in tests/learner/test_arguments.py."""
-    network = network_of(name)
+    network = NETWORKS[name]() if name in NETWORKS else network
     for row, _, outside in numbers_of(name):
         with pytest.raises(UserError, match=row.name):
             build(name, network=network, **{row.name: outside})
