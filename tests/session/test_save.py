@@ -31,6 +31,12 @@ def learned(stream, make=nccl_tf.Finetune, optimizer=None, **given):
     return nccl_tf.learn(model, stream, verbose=0, **given)
 
 
+@pytest.fixture(scope="module")
+def result(stream):
+    """Of a call with all as it is by default; a test saves it in a folder of its own."""
+    return learned(stream)
+
+
 def er(network):
     return nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20), average_weights=0.9)
 
@@ -60,11 +66,12 @@ def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_pat
     assert (numbers["optimizer"], numbers["optimizer_beta_1"]) == ("Adam", 0.8)
 
 
-def test_seeds_share_their_settings_and_other_calls_do_not(stream, tmp_path):
+def test_seeds_share_their_settings_and_other_calls_do_not(stream, result, tmp_path):
     excludes = keras.optimizers.SGD(0.2)
     excludes.exclude_from_weight_decay(var_names=["bias"])
     optimizers = [{"optimizer": each} for each in (keras.optimizers.SGD(0.2), excludes)]
-    for given in ({}, {"seed": 1}, {"epochs": 2}, *optimizers):
+    result.save(tmp_path)
+    for given in ({"seed": 1}, {"epochs": 2}, *optimizers):
         learned(stream, **given).save(tmp_path)
     found = Records.below(tmp_path)
     records, broken = found.records, found.broken
@@ -93,8 +100,8 @@ def test_a_call_that_resumes_is_no_model_that_has_learned_before(stream, tmp_pat
     assert len({read_record(path).settings_hash for path in paths}) == 1
 
 
-def test_the_commands_read_it(stream, tmp_path, command):
-    learned(stream).save(tmp_path)
+def test_the_commands_read_it(result, tmp_path, command):
+    result.save(tmp_path)
     code, out, err = command("tables", f"--output_dir={tmp_path}")
     assert (code, err) == (0, "") and "my_data" in out and "Fine-tune" in out
     folder = tmp_path / "report"
@@ -102,8 +109,7 @@ def test_the_commands_read_it(stream, tmp_path, command):
     assert (code, err) == (0, "") and "my_data" in (folder / "report.html").read_text()
 
 
-def test_what_is_there_is_not_written_over(stream, tmp_path):
-    result = learned(stream)
+def test_what_is_there_is_not_written_over(result, tmp_path):
     path = result.save(tmp_path)
     content = path.read_bytes()
     assert result.save(tmp_path) == path and path.read_bytes() == content
@@ -120,17 +126,16 @@ def test_what_is_there_is_not_written_over(stream, tmp_path):
         result.save(tmp_path)
 
 
-def test_nothing_is_saved_through_a_link(stream, tmp_path):
+def test_nothing_is_saved_through_a_link(result, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "my_data-single").symlink_to(tmp_path / "mine")
     with pytest.raises(UserError, match=r"my_data-single is a link.*another folder"):
-        learned(stream).save(tmp_path / "runs")
+        result.save(tmp_path / "runs")
     assert not list((tmp_path / "mine").iterdir())
 
 
-def test_what_no_record_can_hold_is_refused(stream, tmp_path):
-    result = learned(stream)
+def test_what_no_record_can_hold_is_refused(stream, result, tmp_path):
     by_hand = nccl_tf.LearnResult(result.matrix, result.initial)
     with pytest.raises(UserError, match="without its run"):
         by_hand.save(tmp_path)
@@ -149,8 +154,8 @@ def test_what_no_record_can_hold_is_refused(stream, tmp_path):
     assert not list(tmp_path.rglob("result.json"))
 
 
-def test_a_run_in_tensorfloat32_has_other_settings(stream, tmp_path, monkeypatch):
-    in_float32 = learned(stream).save(tmp_path)
+def test_a_run_in_tensorfloat32_has_other_settings(stream, result, tmp_path, monkeypatch):
+    in_float32 = result.save(tmp_path)
     for module in ("session.measurements", "session.run"):
         monkeypatch.setattr(f"nccl_tf.{module}.computes_in_tensorfloat32", lambda: True)
     record = read_record(learned(stream).save(tmp_path))
