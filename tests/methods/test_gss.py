@@ -172,7 +172,7 @@ def test_the_capacity_holds_and_scores_are_from_0_to_2():
     model = GSSGreedy(tiny_network(), ScoredMemory(7, IMAGE_SHAPE), memory_batch_size=4)
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
     for task in (0, 1):
-        model.fit(tiny_batches(task, count=15), verbose=0)
+        model.fit(tiny_batches(task, count=10), verbose=0)
     scores = model.memory.scores.numpy()[:7]
     assert int(model.memory.stored.numpy()) == 7
     assert (scores >= 0).all() and (scores <= 2).all()

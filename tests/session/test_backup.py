@@ -185,13 +185,13 @@ def test_an_epoch_has_the_means_of_all_its_steps(mirrored, tmp_path):
             )
         kept = KeepsLogs(calls)
         nccl_tf.learn(
-            model, tiny_stream(count=24), **{**SETTINGS, "batch_size": 4}, callbacks=[kept],
-            backup_dir=folder, backup_every=0.0,
+            model, tiny_stream(num_tasks=1, count=16), **{**SETTINGS, "batch_size": 4},
+            callbacks=[kept], backup_dir=folder, backup_every=0.0,
         )  # fmt: skip
         return kept.logs
 
     with pytest.raises(Killed):
-        logs(tmp_path, 5)  # within an epoch
+        logs(tmp_path, 3)  # within an epoch
     expected = logs(None, 0)
     assert {"loss", "accuracy", "entropy", "memory_loss"} <= expected[0].keys()
     assert logs(tmp_path, 0) == expected
