@@ -319,6 +319,7 @@ def test_backends_of_other_programs(command, tmp_path, monkeypatch):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.eager
 def test_a_folder_that_is_removed_in_mid_run(command, tmp_path, monkeypatch):
     import shutil
 

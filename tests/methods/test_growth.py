@@ -182,6 +182,7 @@ def own_network():
 FOUND = {"nested": (lambda: nested(None), None), "own": (own_network, "last")}
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("name", FOUND)
 def test_the_dense_layer_that_makes_the_logits_is_found_where_it_is(name):
     build_network, head = FOUND[name]

@@ -109,6 +109,7 @@ def test_the_directions_of_a_task_are_those_of_its_inputs_by_numpy():
     assert made._share(0) == 0.9 and made._share(1) == pytest.approx(0.95)
 
 
+@pytest.mark.eager
 def test_padding_and_nan_are_no_inputs_of_a_task():
     made, expected = learner(epsilon=0.8), learner(epsilon=0.8)
     x, weights = RNG.normal(size=(20, SIDE)).astype(np.float32), np.ones(20, np.float32)

@@ -104,6 +104,7 @@ VERBS = {
 }
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_without_a_choice_one_sentence_names_the_class_that_is_judged(verb, outputs, caplog):
@@ -123,6 +124,7 @@ def test_there_is_no_word_where_it_was_chosen_or_does_not_matter(metrics, given,
     assert not [r for r in caplog.records if "positive" in r.message]
 
 
+@pytest.mark.eager
 def test_a_saved_learner_knows_it(tmp_path, caplog):
     stream = STREAMS["arrays"](None, positive="fraud")
     made = learner(metrics=[area()])

@@ -44,6 +44,7 @@ def test_a_share_is_rounded_up_and_leaves_one_of_each_class(share, count):
         held_out(np.arange(3), share, 0, 0)
 
 
+@pytest.mark.eager
 def test_fit_and_learn_measure_them(stream):
     held, seen = stream.with_validation(0.2), []
     learner = nccl_tf.Finetune(tiny_network(), heads=stream.heads)
