@@ -114,7 +114,7 @@ def after_two_tasks(name, *class_weight):
     """What is left of a network where the second task weighs the classes of the first too."""
     learner = make(name, options=OPTIONS.get(name), **EAGER)
     learner.fit(tiny_batches(0, 10), task_id=0, verbose=0)
-    learner.fit(tiny_batches(1, 20), task_id=1, class_weight=dict(class_weight) or None, verbose=0)
+    learner.fit(tiny_batches(1, 10), task_id=1, class_weight=dict(class_weight) or None, verbose=0)
     return learner.network.get_weights()
 
 

@@ -1,5 +1,7 @@
 """What the host has checked is not checked again in the graph, and what it has not is."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -89,20 +91,28 @@ CASES = {
 }
 
 
+@functools.cache
+def of_all_forms(**compiled):
+    """A learner whose graphs serve all forms of examples, and its first state."""
+    model = learner(shape=IMAGE_SHAPE, **compiled)
+    return model, variables_to_arrays(model.state_variables)
+
+
 @pytest.mark.seconds(30)
 @pytest.mark.parametrize("case", CASES)
 def test_all_forms_of_the_same_examples_give_the_same_bits(case):
     columns, (compiled, given) = CASES[case]
-    shape = None if case == "rows" else IMAGE_SHAPE  # a memory of a shape stores class numbers
-    model = learner(shape=shape, **compiled)
-    before = variables_to_arrays(model.state_variables)
-    first = learned(model, "arrays", columns, **given)
-    for form in ("dataset", "generator", "sequence"):
-        again = renewed(model, before) if shape else learner(**compiled)
-        found = learned(again, form, columns, **given)
-        assert found.keys() == first.keys()
-        for name, value in first.items():
-            np.testing.assert_array_equal(value, found[name], err_msg=f"{form}: {name}")
+    if case == "rows":  # which are class numbers to a memory of a shape, and here have theirs
+        model = learner(**compiled)
+        model.fit(**arrays(*columns), epochs=0, end_task=False, verbose=0)
+        before = variables_to_arrays(model.state_variables)
+    else:
+        model, before = of_all_forms(**compiled)
+    found = {form: learned(renewed(model, before), form, columns, **given) for form in FORMS}
+    for form, values in found.items():
+        assert values.keys() == found["arrays"].keys()
+        for name, value in found["arrays"].items():
+            np.testing.assert_array_equal(value, values[name], err_msg=f"{form}: {name}")
 
 
 @pytest.mark.parametrize("form", ["arrays", "task", "batches of a task"])
@@ -121,7 +131,7 @@ def test_a_wrong_label_of_arrays_is_refused_before_a_step(form):
 @pytest.mark.parametrize("form", ["dataset", "generator", "sequence"])
 @pytest.mark.parametrize("after_arrays", [False, True])
 def test_a_wrong_label_of_batches_skips_its_batch(form, after_arrays):
-    model, steps = learner(), 0
+    model, steps = renewed(*of_all_forms()), 0
     if after_arrays:
         model.fit(**arrays(X, Y), end_task=False, verbose=0)
         steps = COUNT // BATCH
@@ -132,7 +142,7 @@ def test_a_wrong_label_of_batches_skips_its_batch(form, after_arrays):
 
 
 def test_batches_in_the_form_of_checked_ones_are_checked():
-    model = learner()
+    model = renewed(*of_all_forms())
     model.fit(task(X, Y).train_batches(BATCH), end_task=False, verbose=0)
     batches = task(X, ONE_WRONG).train_batches(BATCH).take(-1)  # what they are made of is lost
     with pytest.raises(nccl_tf.UserError, match="label 3 in task 0"):
@@ -152,12 +162,14 @@ def test_steps_are_traced_once_for_examples_that_are_known_and_once_for_others()
 
 def test_padding_with_any_label_is_checked_in_the_graph():
     weights = np.where(ONE_WRONG == 3, 0.0, WEIGHTS).astype(np.float32)
-    models = learner(), learner()
-    for model, form in zip(models, ("arrays", "dataset"), strict=True):
+    left = []
+    for form in ("arrays", "dataset"):
+        model = renewed(*of_all_forms())
         model.fit(**FORMS[form](X, ONE_WRONG, weights), verbose=0)
-    for left, right in zip(*(model.variables for model in models), strict=True):
-        np.testing.assert_array_equal(left, right)
-    assert models[0].progress.seen_classes.numpy().tolist() == [True, True, False, False]
+        left.append([variable.numpy() for variable in model.variables])
+        assert model.progress.seen_classes.numpy().tolist() == [True, True, False, False]
+    for one, other in zip(*left, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 class After(keras.callbacks.Callback):
@@ -178,7 +190,7 @@ def begin_the_next_task(model):
 
 
 def test_labels_are_those_of_no_task_that_a_callback_begins():
-    model = learner()
+    model = renewed(*of_all_forms())
     with pytest.raises(nccl_tf.UserError, match=r"label [01] in task 1"):
         model.fit(**arrays(X, Y), callbacks=[After(begin_the_next_task)], verbose=0)
     assert int(model.optimizer.iterations) == 1

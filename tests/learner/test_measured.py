@@ -60,7 +60,7 @@ def learner(ignored):
     return made
 
 
-@pytest.mark.parametrize("ignored", [0, -1])
+@pytest.mark.parametrize("ignored", [0, pytest.param(-1, marks=pytest.mark.eager)])
 def test_a_class_at_places_that_the_loss_ignores_is_in_no_metric(ignored):
     targets = np.where(LEFT_OUT, ignored, NEXT)
     counted = targets != ignored
@@ -72,6 +72,7 @@ def test_a_class_at_places_that_the_loss_ignores_is_in_no_metric(ignored):
     assert {name: history[name][-1] for name in right} == pytest.approx(right, rel=1e-4)
 
 
+@pytest.mark.eager
 @pytest.mark.parametrize("name", ["accuracy", "perplexity"])
 def test_nor_in_the_matrix_of_learn(name):
     targets = np.where(LEFT_OUT, -1, NEXT)
@@ -132,6 +133,7 @@ def test_examples_of_a_class_that_the_loss_ignores_are_in_no_accuracy():
         assert result.initial[0] == pytest.approx(right)
 
 
+@pytest.mark.eager
 def test_a_label_that_is_neither_ignored_nor_a_class_is_refused():
     x = np.zeros((8, 4), "float32")
     made = of_vectors(-1)
