@@ -190,6 +190,8 @@ def test_workers_share_the_runs_and_go_on(tmp_path, monkeypatch):
         return {**job.key(), "value": job.rate, "learned": 1.0, "forgetting": 0.0}
 
     monkeypatch.setattr(run, "run", fast)
+    # Nothing was built that it could free, and what it does takes a second each time.
+    monkeypatch.setattr(run.keras.backend, "clear_session", lambda: None)
     places = run.Places(tmp_path, tmp_path, tmp_path)
     first = Job(DIGITS, "tuning", PLAN["tuning_seed"], DIGITS.rates[0])
     (tmp_path / f"{first.name}{run.RESULT}").write_text(json.dumps(fast(first, None)))
