@@ -33,6 +33,12 @@ def made(tmp_path_factory):
     return learner, file, before
 
 
+@pytest.fixture(scope="module")
+def layout(made):
+    """Of the learner's state, for which its step is traced."""
+    return layout_of(Program(made[0], BATCH, 1))
+
+
 @pytest.fixture
 def learner(made):
     """The learner as it was exported."""
@@ -48,9 +54,8 @@ def device(made):
     return Device(made[1].path)
 
 
-def agrees(learner, state):
+def agrees(learner, layout, state):
     """That a device's state is that of a learner: integers exactly, floats to 1e-5."""
-    layout = layout_of(Program(learner, BATCH, 1))
     wanted = [v.numpy() for v in layout.variables]
     for variable, value in zip(layout.variables, layout.unpack(state.tobytes(), "it"), strict=True):
         variable.assign(value)
@@ -79,8 +84,8 @@ def test_an_export_leaves_the_learner_as_it_was(made):
 
 
 @pytest.mark.seconds(20)  # steps are traced once more
-def test_a_device_learns_through_two_tasks_what_keras_learns(learner, device):
-    np.testing.assert_array_equal(device.state, layout_of(Program(learner, BATCH, 1)).pack())
+def test_a_device_learns_through_two_tasks_what_keras_learns(learner, layout, device):
+    np.testing.assert_array_equal(device.state, layout.pack())
     for task in (0, 1):
         if task:
             assert device("begin_task")["task"] == task
@@ -92,7 +97,7 @@ def test_a_device_learns_through_two_tasks_what_keras_learns(learner, device):
             np.testing.assert_allclose(found["loss"], logs["loss"], atol=1e-5)
         learner.end_task()
         assert device("end_task")["tasks_ended"] == task + 1
-    agrees(learner, device.state)
+    agrees(learner, layout, device.state)
     images, labels = examples(1, 4)
     answer = device("infer", x=images)
     logits = learner.predict(images, verbose=0)
@@ -130,7 +135,7 @@ def test_what_a_device_has_learned_goes_on_in_keras(learner, device, tmp_path):
         images, labels = examples(1, seed=number)
         again.train_on_batch(images, labels)
         device.train(images, labels)
-    agrees(again, device.state)
+    agrees(again, layout_of(Program(again, BATCH, 1)), device.state)
 
 
 def test_weights_alone_leave_the_memory_as_it_was(learner, device, tmp_path):
@@ -289,8 +294,7 @@ def test_a_state_of_another_model_is_refused_with_both_fingerprints(made, device
         assert layout_of(Program(other, 2, 1)).fingerprint in str(error.value)
 
 
-def test_a_state_with_a_weight_that_is_not_finite_is_refused(learner, tmp_path):
-    layout = layout_of(Program(learner, BATCH, 1))
+def test_a_state_with_a_weight_that_is_not_finite_is_refused(learner, layout, tmp_path):
     kernel = learner.network.layers[-1].kernel
     kept = kernel.numpy()
     kernel.assign(kept * np.inf)
@@ -315,20 +319,37 @@ def test_a_momentum_that_is_not_finite_is_refused(tmp_path):
     nccl_tf.load_device_state(learner, tmp_path / "state", weights_only=True)
 
 
-@pytest.mark.parametrize("name", ["seen", "skipped", "task", "iteration"])
-def test_a_count_below_0_is_refused(name, learner, tmp_path):
-    layout = layout_of(Program(learner, BATCH, 1))
-    (count,) = [v for v in layout.variables if v.name == name]
-    kept, lowest = int(count.numpy()), -1 if name == "task" else 0
-    for value in (lowest - 1, lowest):
-        count.assign(value)
-        layout.pack().tofile(tmp_path / str(value))
+LOWEST = {"seen": 0, "skipped": 0, "task": -1, "iteration": 0}
+"""Counts of the memory, of what was learned, and of the optimizer; no task yet is -1."""
+
+
+def counts_in(layout):
+    return {v.name: v for v in layout.variables if v.name in LOWEST}
+
+
+@pytest.mark.parametrize("name", LOWEST)
+def test_a_count_below_0_is_refused(name, learner, layout, tmp_path):
+    count, below = counts_in(layout)[name], LOWEST[name] - 1
+    kept = int(count.numpy())
+    count.assign(below)
+    layout.pack().tofile(tmp_path / "state")
     count.assign(kept)
-    with pytest.raises(UserError, match=f"{count.path} is {lowest - 1}"):
-        nccl_tf.load_device_state(learner, tmp_path / str(lowest - 1))
+    with pytest.raises(UserError, match=f"{count.path} is {below}"):
+        nccl_tf.load_device_state(learner, tmp_path / "state")
     assert int(count.numpy()) == kept
-    nccl_tf.load_device_state(learner, tmp_path / str(lowest))
-    assert int(count.numpy()) == lowest
+
+
+def test_the_lowest_counts_are_taken(learner, layout, tmp_path):
+    counts = counts_in(layout)
+    kept = {name: int(count.numpy()) for name, count in counts.items()}
+    for name, count in counts.items():
+        count.assign(LOWEST[name])
+    layout.pack().tofile(tmp_path / "state")
+    for name, count in counts.items():
+        count.assign(kept[name])
+    assert kept != LOWEST
+    nccl_tf.load_device_state(learner, tmp_path / "state")
+    assert {name: int(count.numpy()) for name, count in counts.items()} == LOWEST
 
 
 def test_the_file_says_what_is_in_it(made):
@@ -427,17 +448,16 @@ def test_nccl_with_a_ring_and_convolutions_through_three_tasks(tmp_path):
     learner = compiled(nccl_tf.NCCL(network("conv"), memory("ring"), beta_max=0.1))
     learner.fit(*examples(0, 40), batch_size=BATCH, shuffle=False, verbose=0)
     file = nccl_tf.export_learner(learner, tmp_path / "nccl.tflite")
-    device, program = Device(file.path), Program(learner, BATCH, 1)
-    layout = layout_of(program)
+    device, layout = Device(file.path), layout_of(Program(learner, BATCH, 1))
     for task in (1, 2):
         for number in range(3):
             assert device("restore", state=layout.pack())["ok"] == 1
             images, labels = examples(task, seed=number)
             found = device.train(images, labels)
             learner.train_on_batch(images, labels, task_id=task)
-            agrees(learner, device.state)
+            agrees(learner, layout, device.state)
             assert set(found) == {"learned", *learner.log_names}
         learner.end_task()
         device("end_task")
-        agrees(learner, device.state)
+        agrees(learner, layout, device.state)
     assert device.train(*examples(2))["learned"] == 0  # the ring has no fourth task
