@@ -129,7 +129,7 @@ def test_raw_texts_reach_the_memory_of_a_language_model_as_rows_of_tokens(tmp_pa
     assert served.generate("good", max_length=8).startswith("good")
 
 
-@pytest.mark.seconds(24)  # two models, in graphs
+@pytest.mark.eager
 def test_a_step_without_memory_is_that_of_the_task():
     task, plain = language_model(words()), language_model(words())
     texts = ["bad film", "a play"] * 4  # of as many tokens each, as Keras counts places

@@ -64,10 +64,15 @@ def state(made):
 @pytest.mark.parametrize(
     "kind",
     [
-        nccl_tf.EWC,
-        lambda net, **kwargs: nccl_tf.ExperienceReplay(net, nccl_tf.ReservoirMemory(8), **kwargs),
+        pytest.param(nccl_tf.EWC, id="ewc"),
+        pytest.param(
+            lambda net, **kwargs: nccl_tf.ExperienceReplay(
+                net, nccl_tf.ReservoirMemory(8), **kwargs
+            ),
+            id="er",
+            marks=pytest.mark.eager,
+        ),
     ],
-    ids=["ewc", "er"],
 )
 @pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_a_learner_with_adapters_is_loaded_and_goes_on_to_the_bit(kind, tmp_path):
@@ -102,6 +107,7 @@ def test_optimizer_and_importances_have_what_is_trained_alone():
     assert sorted(slots) == sorted(2 * shapes)
 
 
+@pytest.mark.eager
 def test_a_network_with_adapters_in_its_body_grows_and_is_loaded(tmp_path):
     made = learner(nccl_tf.EWC)
     made.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
@@ -148,6 +154,7 @@ def test_adapters_are_sent_alone(averages, tmp_path, caplog):
     assert "load the same base" in caplog.text
 
 
+@pytest.mark.eager
 def test_adapters_that_keras_has_merged_are_told_of_once(tmp_path, caplog):
     """Both matrices of a network that was saved alone are zero, and so are both gradients."""
     made = learner()

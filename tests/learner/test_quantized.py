@@ -40,18 +40,16 @@ def values(learner):
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(nccl_tf.Finetune, id="finetune", marks=pytest.mark.eager),
-        pytest.param(
-            lambda network: nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(10)),
-            id="er",
-            marks=pytest.mark.eager,
-        ),
         pytest.param(lambda network: nccl_tf.NCCL(network, nccl_tf.ReservoirMemory(10)), id="nccl"),
         pytest.param(nccl_tf.EWC, id="ewc", marks=pytest.mark.eager),
     ],
 )
 @pytest.mark.seconds(16)  # two learners trace their steps, and one of them anew from its file
 def test_adapters_on_int8_are_trained_and_a_file_goes_on_to_the_bit(make, tmp_path):
+    """Gradients of a batch and of a memory, in a graph, and importances, without one.
+
+    A step of either is that of fine-tuning or replay, and more.
+    """
     learner = compiled(make(adapted()))
     frozen = [v for v in learner.network.variables if not v.trainable]
     assert {"int8", "float32"} == {v.dtype for v in frozen}  # weights and their scales
