@@ -32,8 +32,7 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
     ```python
     stream = nccl_tf.load_stream("split_digits", head="single", max_tasks=2)
     network = nccl_tf.networks.mlp(stream.example_shape, stream.num_classes, pixels=stream.pixels)
-    memory = nccl_tf.ReservoirMemory(50, stream.example_shape)
-    learner = nccl_tf.ExperienceReplay(network, memory)
+    learner = nccl_tf.Finetune(network)
     learner.compile(keras.optimizers.SGD(0.1))
     nccl_tf.export_learner(learner, "learner.tflite", check_steps=0)
 
@@ -43,7 +42,7 @@ def load_device_state(learner: Learner, path: str | Path, *, weights_only: bool 
     images, labels = stream[0].train
     train, save = map(device.get_signature_runner, ("train", "save"))
     ones = np.ones(10, np.float32)
-    train(x=images[:10], y=labels[:10].astype(np.int32), weights=ones)
+    train(x=np.float32(images[:10]), y=np.int32(labels[:10]), weights=ones)
     save()["state"].tofile("device.state")
     nccl_tf.load_device_state(learner, "device.state")
     ```

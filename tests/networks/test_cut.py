@@ -1,5 +1,7 @@
 """A vision transformer in two: both parts together are the whole, and a file gives the top back."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ KINDS = {"vit": 3, "deit": 2, "dinov2": 2}
 """Blocks: in three, a cut has several below it or above."""
 
 
+@functools.cache
 def backbone(kind):
+    """The same one for all tests: what is cut from it has variables of its own."""
     count = KINDS[kind]
     keras.utils.set_random_seed(0)
     models = keras_hub.models
@@ -29,11 +33,6 @@ def backbone(kind):
     rng = np.random.default_rng(1)
     made.set_weights([rng.normal(0.0, 0.3, w.shape) for w in made.get_weights()])
     return made
-
-
-@pytest.fixture(scope="module")
-def vit():
-    return backbone("vit")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,9 +67,9 @@ def test_a_learner_on_the_top_comes_back_from_a_file(kind, tmp_path):
 
 
 @pytest.mark.parametrize("block", [-1, 3, True, 1.0, "1"])
-def test_a_block_that_is_not_there_is_refused(vit, block):
+def test_a_block_that_is_not_there_is_refused(block):
     with pytest.raises(nccl_tf.UserError, match="from 0 to 2"):
-        nccl_tf.cut(vit, block)
+        nccl_tf.cut(backbone("vit"), block)
 
 
 def test_another_network_is_refused():
