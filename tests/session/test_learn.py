@@ -128,9 +128,9 @@ def test_with_an_average_there_is_a_result_of_it_beside_that_of_the_weights():
             expected.append([model.accuracy(*task.test, 0) for task in stream])
 
     result = nccl_tf.learn(
-        model, stream, batch_size=5, epochs=2, seed=3, metric=metric, verbose=0, callbacks=[Row()]
+        model, stream, batch_size=5, seed=3, metric=metric, verbose=0, callbacks=[Row()]
     )
-    plain = nccl_tf.learn(again(), stream, batch_size=5, epochs=2, seed=3, verbose=0)
+    plain = nccl_tf.learn(again(), stream, batch_size=5, seed=3, verbose=0)
     np.testing.assert_allclose(result.matrix, plain.matrix)
     np.testing.assert_allclose(result.averaged.matrix, expected)
     assert (result.averaged.matrix != result.matrix).any() and plain.averaged is None
