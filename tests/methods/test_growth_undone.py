@@ -99,12 +99,13 @@ def test_nothing_has_changed_and_the_next_step_is_the_same(place, grown_never, m
     assert_same_values(values(one), expected)
 
 
-def test_it_grows_after_it_has_failed(monkeypatch):
-    one = learner()
+def test_it_grows_after_it_has_failed(grown_never, monkeypatch):
+    """By fewer classes than it would have had."""
+    one, *_ = grown_never
     with monkeypatch.context() as patch:
-        patch.setattr(growth, "_grow_optimizer", breaks)
+        patch.setattr(growth, "_grow_optimizer", after(growth._grow_optimizer))
         with pytest.raises(Broken):
-            one.add_classes(1)
+            one.add_classes(2)
     one.add_classes(1)
     one.fit(X, np.full(12, 2), task_id=1, verbose=0)
     assert one.predict(X, verbose=0).shape == (12, 3) and not int(one.progress.skipped.numpy())
