@@ -184,17 +184,17 @@ def _blocks(key: Words, counter: Words, count: int) -> tf.Tensor:
 def _rounds(even: tf.Tensor, odd: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Ten rounds of Philox (Salmon et al., 2011) on words 0 and 2, and 1 and 3, int32 [n, 2].
 
-    A product of words is one of signed integers, which fits into int64; what their signs take from
-    its high word is added to it.
+    A product of words does not fit into int64. Times the multiplier less 2^32 a word does, and what
+    the high word then lacks is the word itself.
     """
-    multipliers = tf.constant([_as_int32(m) for m in _MULTIPLIERS], tf.int64)
-    for number in range(_ROUNDS):
-        wide = tf.cast(even, tf.int64)
-        product = _words_of(wide * multipliers)
-        signs = tf.where(wide < _wide(0), multipliers, _wide(0)) + wide
-        high = _low(tf.cast(product[..., 1], tf.int64) + signs)
+    multipliers = tf.constant([m - _SIZE for m in _MULTIPLIERS], tf.int64)
+    zeros = tf.zeros_like(even)
+    for key in tf.unstack(keys):
+        wide = tf.bitcast(tf.stack([even, zeros], axis=-1), tf.int64)
+        low, high = tf.unstack(_words_of(wide * multipliers), axis=-1)
+        high = _low(tf.cast(high, tf.int64) + wide)
         mixed = tf.bitwise.bitwise_xor(tf.reverse(high, [1]), odd)
-        even, odd = tf.bitwise.bitwise_xor(mixed, keys[number]), tf.reverse(product[..., 0], [1])
+        even, odd = tf.bitwise.bitwise_xor(mixed, key), tf.reverse(low, [1])
     return even, odd
 
 
@@ -204,7 +204,7 @@ def _words_of(values: tf.Tensor) -> tf.Tensor:
 
 
 def _low(values: tf.Tensor) -> tf.Tensor:
-    return _words_of(values)[..., 0]
+    return tf.unstack(_words_of(values), axis=-1)[0]
 
 
 def _wide(value: int) -> tf.Tensor:
