@@ -69,9 +69,9 @@ VERBS = {
 
 
 @functools.cache
-def of_all_verbs():
+def of_all_cases(**arguments):
     """A learner whose graphs serve all cases, and its first state."""
-    made = learner()
+    made = learner(**arguments)
     return made, variables_to_arrays(made.state_variables)
 
 
@@ -79,7 +79,7 @@ def of_all_verbs():
 @pytest.mark.parametrize("name", WRONG)
 def test_what_the_network_has_no_place_for_is_refused(name, verb):
     x, y, said = WRONG[name]
-    made = learner() if verb == "learn" else renewed(*of_all_verbs())
+    made = learner() if verb == "learn" else renewed(*of_all_cases())
     before = made.network.get_weights()[0]
     with pytest.raises(UserError, match=said):
         VERBS[verb](made, x, y)
@@ -113,7 +113,8 @@ def test_a_place_that_does_not_count_may_have_any_target(left_out, as_data):
     if left_out == "masked":
         x[x == 0] = 1
         x[7, 2] = 0
-    made = learner(ignored=-1 if left_out == "ignored" else None, mask_zero=left_out == "masked")
+    arguments = {"ignored": {"ignored": -1}, "masked": {"mask_zero": True}}.get(left_out, {})
+    made = renewed(*of_all_cases(**arguments))
     columns = (x, y, weights) if left_out == "weights" else (x, y)
     if as_data:
         made.fit(tf.data.Dataset.from_tensor_slices(columns).batch(2), verbose=0)
