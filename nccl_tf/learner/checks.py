@@ -215,7 +215,7 @@ def _known_ids(
     parts = tf.nest.flatten(inputs)
     outside, first = None, None
     for place, (part, size) in enumerate(zip(parts, sizes, strict=False)):
-        if size is None or len(parts) != len(sizes) or not part.dtype.is_integer:
+        if size is None or len(parts) != len(sizes) or not tf.as_dtype(part.dtype).is_integer:
             continue
         known = _is_below(tf.cast(part, tf.int64), size)
         parts[place] = tf.where(known, part, tf.zeros_like(part))

@@ -174,7 +174,9 @@ def confusion(
     _, written = tf.while_loop(
         lambda number, _: number < batches, add, (0, written), parallel_iterations=at_once
     )
-    cells, _, counts = tf.unique_with_counts(written.concat(), tf.int64)
+    # Without graphs, no array of nothing is joined.
+    found = tf.cond(batches > 0, written.concat, lambda: tf.zeros([0], tf.int64))
+    cells, _, counts = tf.unique_with_counts(found, tf.int64)
     return tf.stack([cells // (classes + 1), cells % (classes + 1), counts], axis=1)
 
 

@@ -137,3 +137,12 @@ def test_vocabularies_are_found_in_models_within():
     assert vocabularies(network) == [7, None]
     hashed = keras.Input((4,), dtype="int32")
     assert vocabularies(keras.Model(hashed, table(hashed % 7))) == [None]
+
+
+@pytest.mark.eager
+def test_without_graphs_a_batch_of_arrays_is_predicted_and_checked():
+    """Keras hands arrays over as they are then."""
+    made = learner()
+    np.testing.assert_array_equal(made.predict_on_batch(IDS), made.predict(IDS, verbose=0))
+    with pytest.raises(UserError, match="received the id 6"):
+        made.predict_on_batch(with_one(IDS, 6))

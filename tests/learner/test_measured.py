@@ -116,7 +116,8 @@ def of_vectors(ignored=0):
     return made
 
 
-def test_examples_of_a_class_that_the_loss_ignores_are_in_no_accuracy():
+@pytest.mark.parametrize("way", ["graphs", pytest.param("eager", marks=pytest.mark.eager)])
+def test_examples_of_a_class_that_the_loss_ignores_are_in_no_accuracy(way):
     x = np.eye(4, dtype="float32")[np.arange(20) % 4]
     y = np.arange(20) // 4 % 4
     made = of_vectors()
