@@ -76,7 +76,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "decayed": ("nccl_ring", {"rate_decay": 0.7}),
     "decayed_by_steps": ("agem", {"rate_decay": 0.7, "rate_decay_steps": 15}),
     "dark": ("nccl_reservoir", {"dark": 0.5}),
-    "present": ("er_ring", {"stream_mask": "present"}),
+    "present": ("er_reservoir", {"stream_mask": "present"}),
     "seen": ("finetune", {"stream_mask": "seen"}),
     "two_tapes": ("nccl_ring", {"gradients": "two_tapes"}),
     "by_layer": ("nccl_reservoir", {"grad_scope": "layer"}),

@@ -317,7 +317,7 @@ def set_directions(layer: Any, found: np.ndarray) -> None:
     shape, axes = layer.lora_kernel_a.shape, contracted(layer)
     inner = (1,) * (len(shape) - axes - 1)
     rows_ = (found / math.sqrt(3)).reshape(*shape[:axes], *inner, shape[-1])
-    layer.lora_kernel_a.assign(np.broadcast_to(rows_, shape).astype(np.float32))
+    layer.lora_kernel_a.assign(np.broadcast_to(rows_, shape))
 
 
 @contextlib.contextmanager
