@@ -9,7 +9,7 @@ from nccl_tf.methods.registry import METHODS
 COMPILED = [name for name, row in METHODS.items() if not row.learner_class().why_not("jit_compile")]
 
 ROUNDED = {"er_gmed": 1e-8, "mir_gmed": 1e-8, "inflora": 1e-7}
-"""Edited inputs in the memory, and Keras's adapters, are float32 whatever the network computes in."""
+"""Edited inputs in the memory, and adapters of Keras, are float32 in a network of float64."""
 
 
 @pytest.mark.nightly
