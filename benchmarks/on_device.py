@@ -235,7 +235,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         row = rows.get(key, {"method": method, "network": network})
         commit = package_source()["commit"]
         if given.times:
-            if not path.exists() or row.get("times", {}).get("commit") == commit:
+            is_timed = "times" in row and row["times"].get("commit") == commit
+            if is_timed or not path.exists():
                 continue
             row["times"] = timed(key, path, given.wheels)
         elif not path.exists():

@@ -12,6 +12,7 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,9 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "run.py"
-PACKAGE = f"{ROOT / 'nccl_tf'}{os.sep}"
+(_FOLDER,) = find_spec("nccl_tf").submodule_search_locations  # type: ignore[union-attr,misc]
+PACKAGE = f"{_FOLDER}{os.sep}"
+"""Of the package that is imported, which may be a wheel's; to find it imports nothing of it."""
 BEGIN, END = ("cli.py", "main"), "train_seed"
 
 

@@ -5,9 +5,9 @@ import pytest
 from benchmarks import on_device
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """What is exported and timed, which writes files and takes no time."""
+@pytest.fixture(params=["of a checkout", None])
+def asked(request, monkeypatch):
+    """What is exported and timed by a commit or none, which writes files and takes no time."""
     asked = []
 
     def exported(key, path, wheels):
@@ -17,8 +17,9 @@ def asked(monkeypatch):
 
     def timed(key, path, wheels):
         asked.append(("times", *key))
-        return {"device_ms": 1.0, "commit": on_device.package_source()["commit"]}
+        return {"device_ms": 1.0, "commit": request.param}
 
+    monkeypatch.setattr(on_device, "package_source", lambda: {"commit": request.param})
     monkeypatch.setattr(on_device, "exported", exported)
     monkeypatch.setattr(on_device, "timed", timed)
     return asked
