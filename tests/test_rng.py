@@ -71,6 +71,7 @@ DRAWS = {
 SEEDS = {
     "of a memory": lambda number: tf.stack([tf.constant(7, tf.int64), number]),
     "of a learner": lambda number: rng.apart(7, number),
+    "of 34 bits": lambda number: tf.stack([tf.constant(2**33 + 7, tf.int64), number]),
     "as an argument": lambda number: tf.stack([number + 2**33, number]),
 }
 
