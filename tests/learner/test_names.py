@@ -11,7 +11,7 @@ import nccl_tf
 from tests.tiny import tiny_network
 
 ROOT = Path(nccl_tf.__file__).parent
-PAGE = ROOT.parent / "docs" / "extending.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
 
 def beyond(kind, base):

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+import nccl_tf
 
 
 class Mutation(NamedTuple):
@@ -75,8 +75,8 @@ MUTATIONS = [
 
 def broken(mutation, folder):
     """Copy the package and its programs into a folder, and break a rule there."""
-    for name in ("nccl_tf", "tests/tf1"):
-        shutil.copytree(ROOT / name, folder / name)
+    shutil.copytree(Path(nccl_tf.__file__).parent, folder / "nccl_tf")
+    shutil.copytree(Path(__file__).parent, folder / "tests" / "tf1")
     (folder / "tests" / "__init__.py").touch()
     path = folder / "nccl_tf" / mutation.file
     text = path.read_text()

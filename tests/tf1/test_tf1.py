@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import nccl_tf
 from tests.tf1 import compare
 from tests.tf1.__main__ import main
 from tests.tf1.mutations import MUTATIONS, broken
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "tf1.md"
-ROOT = Path(__file__).parents[2] / "nccl_tf"
+PACKAGE = Path(nccl_tf.__file__).parent
 NIGHTLY = {
     "fine-tuning", "ER, ring", "A-GEM, by rows", "NCCL, by rows", "NCCL, β_max, two tapes",
     "ORTHOG-SUBSPACE", "ER", "A-GEM", "Stable SGD",
@@ -57,7 +58,7 @@ def test_a_word_of_no_program_is_an_error(words, capsys):
 def test_every_mutation_still_fits(tmp_path):
     broken(MUTATIONS[0], tmp_path)
     for mutation in MUTATIONS:
-        assert (ROOT / mutation.file).read_text().count(mutation.old) == 1, mutation.rule
+        assert (PACKAGE / mutation.file).read_text().count(mutation.old) == 1, mutation.rule
 
 
 @pytest.mark.nightly
