@@ -22,7 +22,7 @@ HELD = {
         "records/test_files.py::test_a_folder_is_held_by_one_process",
     ),
     "a file system without locks": (
-        "records/test_files.py::test_without_flock_a_run_goes_on_with_a_warning",
+        "records/test_files.py::test_where_no_file_can_be_locked_work_goes_on_with_a_warning",
     ),
     "`steps.csv` removed or cut after the checkpoint": (
         "callbacks/test_step_record.py::test_what_followed_the_checkpoint_is_written_again",

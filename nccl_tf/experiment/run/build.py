@@ -177,7 +177,7 @@ def build_learner(
     arguments |= {name: value for name, value in options.items() if value is not None}
     if settings.rates is not None:
         arguments["rates"] = rates_of_layers(settings.rates)
-    if settings.epochs > 1:
+    if settings.epochs > 1 and method.stores is not None:
         arguments["stores"] = settings.stores or STORES[1]
     # TensorFloat-32 is no dtype of tensors: `use_precision` sets it.
     with _dtype_policy("float32" if settings.precision == TENSORFLOAT32 else settings.precision):
