@@ -6,12 +6,14 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from nccl_tf.errors import UserError, translate_os_error
+from nccl_tf.regular_files import open_regular
 from nccl_tf.whole_files import TEMPORARY, replaced
 
 _OUTPUT_DIR = "--output_dir"
@@ -128,17 +130,15 @@ def lock_folder(folder: Path, chosen_by: str = _OUTPUT_DIR) -> Iterator[None]:
     path = folder / _LOCK_FILE
     with translate_os_error(path, f"free space, remove it, or choose another {chosen_by}"):
         try:
-            lock = _acquired(folder, timeout=0, on_acquired=_note_process)
+            lock = _lock_or_warn(
+                folder, "no second process runs in it", timeout=0, on_acquired=_note_process
+            )
         except Timeout as error:
             raise UserError(
                 f"process {_process_of(path)} is running in {folder}: wait for it "
                 f"or stop it, or choose another {chosen_by}"
             ) from error
-    if lock is None:
-        logging.getLogger("nccl_tf").warning(
-            "%s cannot be locked: see to it that no second process runs in it", folder
-        )
-    with lock or contextlib.nullcontext():
+    with lock:
         yield
 
 
@@ -155,12 +155,8 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
     """
     with translate_os_error(f"into {folder}", advice):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = _acquired(folder)
-    if lock is None:
-        logging.getLogger("nccl_tf").warning(
-            "%s cannot be locked: see to it that no other command writes into it now", folder
-        )
-    with lock or contextlib.nullcontext():
+        lock = _lock_or_warn(folder, "no other command writes into it now", timeout=-1)
+    with lock:
         try:
             yield
         finally:
@@ -169,15 +165,28 @@ def one_at_a_time(folder: Path, advice: str) -> Iterator[None]:
                 (folder / _LOCK_FILE).unlink()
 
 
-def lock_of(folder: Path) -> FileLock:
-    """Lock a folder for the rest of this process, or until what it returns is released.
+def lock_of(
+    folder: Path, timeout: float = 0, on_acquired: Callable[[int], None] | None = None
+) -> FileLock:
+    """Lock a folder for the rest of this process, or until any thread releases what it returns.
+
+    Args:
+        folder: The folder.
+        timeout: Seconds to wait for another that holds it; -1 for ever.
+        on_acquired: Gets the descriptor of the file that is locked.
 
     Raises:
         OSError: It is missing, or locked, or its file system locks no files.
     """
-    lock = _acquired(folder, timeout=0)
-    if lock is None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(folder))
+    folder.stat()  # A missing one is not made.
+    path = folder / _LOCK_FILE
+    # A number is written into no pipe; a link is not followed.
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    lock = FileLock(
+        path, timeout, thread_local=False, fallback_to_soft=False, on_acquired=on_acquired
+    )
+    lock.acquire()
     return lock
 
 
@@ -190,26 +199,17 @@ def is_locked(folder: Path) -> bool:
     return False
 
 
-def _acquired(
-    folder: Path, timeout: float = -1, on_acquired: Callable[[int], None] | None = None
-) -> FileLock | None:
-    """The lock of a folder, for any thread to release, or None where there are no locks."""
-    folder.stat()  # A missing one is not made.
-    path = folder / _LOCK_FILE
-    # A number is written into no pipe; a link is not followed.
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
-    lock = FileLock(
-        path, timeout, mode=0o644, thread_local=False, fallback_to_soft=False,
-        on_acquired=on_acquired,
-    )  # fmt: skip
+def _lock_or_warn(folder: Path, wanted: str, **how: Any) -> AbstractContextManager[Any]:
+    """What holds a folder locked by `lock_of`, or holds nothing, with a warning, without locks."""
     try:
-        lock.acquire()
+        return lock_of(folder, **how)
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return None
-        raise
-    return lock
+        if error.errno not in _NO_LOCKS:
+            raise
+        logging.getLogger("nccl_tf").warning(
+            "%s cannot be locked (%s): see to it that %s", folder, error.strerror, wanted
+        )
+    return contextlib.nullcontext()
 
 
 def _note_process(descriptor: int) -> None:
@@ -220,6 +220,7 @@ def _note_process(descriptor: int) -> None:
 def _process_of(path: Path) -> str:
     """The number that a lock file holds; Windows lets nobody read it."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")[:32].strip() or "unknown"
+        with open_regular(path) as file:
+            return file.read(32).decode(errors="replace").strip() or "unknown"
     except OSError:
         return "unknown"
