@@ -12,6 +12,8 @@ from nccl_tf.errors import UserError
 
 TOLERANCE = 1e-5
 """Of floats, times their largest value where that is above 1."""
+SIZES = {"lambda": ("memory_gradient_norm", "stream_gradient_norm")}
+"""Of a log whose terms cancel, the logs whose product is its size; others are their own."""
 
 
 def checked_difference(program: Program, layout: Layout, content: bytes, steps: int) -> float:
@@ -27,7 +29,8 @@ def checked_difference(program: Program, layout: Layout, content: bytes, steps: 
         steps: How many steps.
 
     Returns:
-        The largest difference of floats, over their largest value where that is above 1.
+        The largest difference of floats, over their largest value where that is above 1: over the
+        product of both norms for Lambda, whose terms cancel.
 
     Raises:
         UserError: LiteRT does not run the file, or it learns something else.
@@ -142,7 +145,8 @@ class _Comparison:
 
     def _compare_outputs(self, found: Any, wanted: Any) -> None:
         for name, value in wanted.items():
-            self._compare(name, np.asarray(found[name]), value.numpy())
+            factors = [wanted[factor].numpy() for factor in SIZES.get(name, (name,))]
+            self._compare(name, np.asarray(found[name]), value.numpy(), np.prod(factors, axis=0))
 
     def _compare_states(self, when: str) -> None:
         wanted = self._blanked()
@@ -163,12 +167,15 @@ class _Comparison:
             memory.blank_spare_row()
         return [variable.numpy() for variable in self._layout.variables]
 
-    def _compare(self, what: str, found: np.ndarray, wanted: np.ndarray) -> None:
+    def _compare(
+        self, what: str, found: np.ndarray, wanted: np.ndarray, sizes: np.ndarray | None = None
+    ) -> None:
         if wanted.dtype.kind != "f":
             differs, by = not np.array_equal(found, wanted), "in its integers"
         else:
             is_known = np.isfinite(wanted)
-            size = np.max(np.abs(wanted[is_known]), initial=1.0)
+            sizes = np.abs(wanted if sizes is None else sizes)
+            size = np.max(sizes[is_known], initial=1.0)
             difference = float(np.max(np.abs(found - wanted)[is_known], initial=0.0) / size)
             same = np.array_equal(found[~is_known], wanted[~is_known], equal_nan=True)
             # Of a value that is not finite the difference is NaN.
