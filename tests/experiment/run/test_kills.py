@@ -6,15 +6,16 @@ Signals come at random moments, some of them while a checkpoint is written.
 import contextlib
 import itertools
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.experiment.run.forks import start
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("processes")]
 
@@ -44,35 +45,43 @@ def files(folder: Path) -> set[tuple[Path, int]]:
     return found
 
 
-def run_killed(argv: list[str], folder: Path, finished: Callable[[], bool]) -> int:
-    """Starts a command, sends it the five signals, lets it end, and returns how many it got."""
+def run_killed(module: str, argv: list[str], folder: Path, finished: Callable[[], bool]) -> int:
+    """Starts a module, sends it the five signals, lets it end, and returns how many it got."""
     random = np.random.default_rng(0)
+    errors = folder.with_suffix(".stderr")
     received = 0
     for number in itertools.count():
         known = files(folder)
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = start(module, argv, errors)
         if number < len(SIGNALS):
-            while process.poll() is None and not files(folder) - known:
+            while process.is_alive() and not files(folder) - known:
                 time.sleep(0.01)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(float(random.uniform(0, LONGEST)))
-            if process.poll() is None:
-                process.send_signal(SIGNALS[number])
+            process.join(float(random.uniform(0, LONGEST)))
+            if process.is_alive():
+                os.kill(process.pid, SIGNALS[number])
                 received += 1
-        errors = process.communicate()[1].decode()
-        if process.returncode == 0:
-            assert finished(), errors
+        process.join()
+        if process.exitcode == 0:
+            assert finished(), errors.read_text(encoding="utf-8")
             return received
-        assert number < len(SIGNALS), errors
-        assert process.returncode in (-SIGNALS[number], 128 + SIGNALS[number]), errors
+        assert number < len(SIGNALS), errors.read_text(encoding="utf-8")
+        expected = -SIGNALS[number], 128 + SIGNALS[number]
+        assert process.exitcode in expected, errors.read_text(encoding="utf-8")
+
+
+def run_whole(module: str, argv: list[str], errors: Path) -> None:
+    """Starts a module and lets it end."""
+    process = start(module, argv, errors)
+    process.join()
+    assert process.exitcode == 0, errors.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("method", TWENTY)
 def test_by_the_command(method, tmp_path):
     def argv(folder):
         return [
-            sys.executable, "run.py", f"--method={method}", *STREAMS.get(method, STREAM),
-            "--checkpoint_every=0.2", "--threads=1", "--progress=none", f"--output_dir={folder}",
+            f"--method={method}", *STREAMS.get(method, STREAM), "--checkpoint_every=0.2",
+            "--threads=1", "--progress=none", f"--output_dir={folder}",
         ]  # fmt: skip
 
     def result(folder):
@@ -82,20 +91,23 @@ def test_by_the_command(method, tmp_path):
         return kept, (path.parent / "steps.csv").read_text()
 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(argv(whole), check=True, stdout=subprocess.DEVNULL)
-    received = run_killed(argv(killed), killed, lambda: any(killed.glob("*/*/*/seed0/result.json")))
+    run_whole("nccl_tf", argv(whole), tmp_path / "whole.stderr")
+    received = run_killed(
+        "nccl_tf", argv(killed), killed, lambda: any(killed.glob("*/*/*/seed0/result.json"))
+    )
     assert received >= 3
     assert result(killed) == result(whole)
 
 
 @pytest.mark.parametrize("method", [*TWENTY, "adapters:er_reservoir"])
 def test_by_learn(method, tmp_path):
-    def argv(name):
-        places = [str(tmp_path / name), str(tmp_path / f"{name}.txt")]
-        return [sys.executable, "-m", "tests.experiment.run.learn_process", method, *places]
+    module = "tests.experiment.run.learn_process"
 
-    subprocess.run(argv("whole"), check=True, stdout=subprocess.DEVNULL)
+    def argv(name):
+        return [method, str(tmp_path / name), str(tmp_path / f"{name}.txt")]
+
+    run_whole(module, argv("whole"), tmp_path / "whole.stderr")
     result = tmp_path / "killed.txt"
-    received = run_killed(argv("killed"), tmp_path / "killed", result.exists)
+    received = run_killed(module, argv("killed"), tmp_path / "killed", result.exists)
     assert received >= 3
     assert result.read_text() == (tmp_path / "whole.txt").read_text()
