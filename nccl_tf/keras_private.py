@@ -178,6 +178,19 @@ def trained_by(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     return list(optimizer._trainable_variables)
 
 
+def averages_of(
+    optimizer: keras.optimizers.Optimizer,
+) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Each weight of an optimizer that is built with `use_ema` and its average, none of others.
+
+    `variables` has the averages among the other slots.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if not inner.use_ema:
+        return []
+    return list(zip(trained_by(inner), inner._model_variables_moving_average, strict=True))
+
+
 def decays(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> bool:
     """Whether weight decay takes part in a variable's updates; there is a public way to set it."""
     # A step compares names with those of TensorFlow's variables.

@@ -125,6 +125,19 @@ def test_an_optimizer_applies_what_each_replica_has():
     assert Sums.summed == 2
 
 
+def test_averages_of_an_optimizer():
+    weight = keras.Variable(np.full(2, 3.0, "float32"))
+    inner = keras.optimizers.SGD(0.0, use_ema=True)
+    for optimizer in (inner, keras.optimizers.LossScaleOptimizer(inner)):
+        optimizer.build([weight])
+        optimizer.apply([keras.ops.zeros(2)], [weight])
+        ((found, average),) = private.averages_of(optimizer)
+        assert found is weight and np.array_equal(average.numpy(), weight.numpy()), (
+            "Optimizer._model_variables_moving_average is another: look for the slots of use_ema"
+        )
+    assert private.averages_of(keras.optimizers.SGD(0.1)) == []
+
+
 def test_what_an_optimizer_knows_of_variables():
     one, two = (keras.Variable(np.zeros(2, "float32")) for _ in range(2))
     optimizer = keras.optimizers.SGD(0.1, weight_decay=0.1)

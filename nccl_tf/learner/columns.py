@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from nccl_tf.batch import PLACE_WEIGHTS, Batch
 from nccl_tf.errors import UserError
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.step import Logits
 from nccl_tf.memories.forms import missing_columns
 
@@ -114,13 +115,14 @@ def check_columns(memory: Any, wanted: Extras, learner: str) -> None:
         )
 
 
-def with_place_weights(batch: Batch, memory: Any, place_axes: int) -> Batch:
-    """A batch with weights of places where a memory keeps some: 1, unless it has its own.
+def with_place_weights(batch: Batch, memory: Any, loss: ExampleLoss) -> Batch:
+    """A batch with weights of places where a memory keeps some: unless it has its own, 1, and 0
+    where the loss ignores the label.
 
     Args:
         batch: Examples.
         memory: A `Memory` that is allocated, or None.
-        place_axes: Axes of an example's places.
+        loss: Of the learner.
 
     Raises:
         UserError: The batch has some, and the memory has no column for them.
@@ -135,6 +137,6 @@ def with_place_weights(batch: Batch, memory: Any, place_axes: int) -> Batch:
             f"extras={place_column(batch.place_weights)}"
         )
     if batch.place_weights is None and has_column:
-        shape = tf.shape(batch.labels)[: place_axes + 1]
-        batch = batch.with_place_weights(tf.ones(shape))
+        shape = tf.shape(batch.labels)[: loss.place_axes + 1]
+        batch = loss.counted(batch.with_place_weights(tf.ones(shape)))
     return batch

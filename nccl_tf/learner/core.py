@@ -687,7 +687,7 @@ class Core(keras.Model):
         batch = self.devices.gather(batch)
         self.build_memory(batch)
         if self.example_loss.place_axes:
-            batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
+            batch = with_place_weights(batch, self.memory, self.example_loss)
         batch = self.class_weighing.weighed(batch)
         for option in self.options:
             batch = option.stream_batch(batch)

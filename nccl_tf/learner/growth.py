@@ -270,9 +270,11 @@ def _is_part_of_another(network: keras.Model) -> bool:
 
 
 def _grow_optimizer(optimizer: Any) -> None:
-    """Grow the slots with the values of a new optimizer, mostly zero."""
+    """Grow the slots with the values of a new optimizer, mostly zero; averages with the weights."""
     fresh = type(optimizer).from_config(optimizer.get_config())
     fresh.build(private.trained_by(optimizer))
+    for weight, average in private.averages_of(fresh):
+        average.assign(weight.value)
     for variable, grown in zip(optimizer.variables, fresh.variables, strict=True):
         if variable.shape != grown.shape:
             resize(variable, grown.shape, grown.numpy())

@@ -20,6 +20,7 @@ from nccl_tf.class_weights import numbered
 from nccl_tf.errors import UserError, checked_name
 from nccl_tf.gradients import loss_scale
 from nccl_tf.keras_private import (
+    averages_of,
     count_own_variables,
     epoch_of_backup,
     forget_epoch_of_backup,
@@ -455,6 +456,7 @@ class Learner(Core):
         fit.choose(self.execution, callbacks)
 
         # Keras runs it.
+        self._begin_averages()
         self.progress.left_open = "an earlier fit, which did not end,"
         forget_epoch_of_backup(self)
         self.execution.known = host_facts
@@ -483,6 +485,16 @@ class Learner(Core):
             self._pass_task(task_pass.END, data)
             self.end_task()
         return history
+
+    def _begin_averages(self) -> None:
+        """Let the averages of an optimizer with `use_ema` begin at the weights.
+
+        Keras lets them begin at 0, sets them in the first step, and puts them into the network when
+        a fit ends: one that takes no step, or skips all of them, would leave zeros there.
+        """
+        if not int(self.optimizer.iterations.numpy()):
+            for weight, average in averages_of(self.optimizer):
+                average.assign(weight.value)
 
     def _know_classes(self, *data: FitData | None) -> None:
         """Keep the names of classes that data tell, and say which one metrics of two judge.
@@ -1195,7 +1207,7 @@ class Learner(Core):
                 some = take_rows((inputs, y, weights), part)
                 batch = self.as_batch(tf.nest.map_structure(tf.convert_to_tensor, some))
                 self.build_memory(batch)
-                batch = with_place_weights(batch, self.memory, self.example_loss.place_axes)
+                batch = with_place_weights(batch, self.memory, self.example_loss)
                 # Traced for any number of examples, before the first number comes.
                 self._base.remember.get_concrete_function(
                     tf.nest.map_structure(

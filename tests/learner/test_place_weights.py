@@ -131,6 +131,25 @@ def test_ignored_classes_are_those_of_plain_keras_and_meet_weights():
 
 
 @pytest.mark.eager
+def test_ignored_classes_have_weight_0_where_others_have_weights():
+    y = Y.copy()
+    y[np.arange(COUNT), np.arange(COUNT) % PLACES] = -1
+    kept = (y >= 0).astype("float32")
+    for capacity in (COUNT, 2 * COUNT):
+        memory = nccl_tf.ReservoirMemory(capacity)
+        learner = nccl_tf.ExperienceReplay(network(), memory, memory_batch_size=COUNT)
+        first = learned(learner, X, Y, W, cross_entropy(ignore_class=-1))
+        if capacity == COUNT:  # all that it holds is replayed
+            now, replayed = gradient(X, np.maximum(y, 0), kept, first), gradient(X, Y, W, first)
+            learner.fit(X, y, batch_size=COUNT, shuffle=False, verbose=0)
+            found = learner.network.get_weights()[0]
+            np.testing.assert_allclose(found, first - RATE * (now + replayed) / 2, atol=1e-6)
+        else:
+            learner.remember(X, y)
+            np.testing.assert_array_equal(memory.read_all().extras[PLACE_WEIGHTS][COUNT:], kept)
+
+
+@pytest.mark.eager
 def test_a_place_of_weight_0_may_have_any_label():
     y, weights = Y.copy(), W.copy()
     y[:, -1], weights[:, -1] = -7, 0
