@@ -9,6 +9,7 @@ from nccl_tf.arguments.hyperparameters import Rows
 from nccl_tf.errors import UserError
 from nccl_tf.learner.copies import WeightCopy
 from nccl_tf.learner.learner import Learner
+from nccl_tf.learner.options.average import AverageWeights
 from nccl_tf.learner.options.new_optimizer import NewOptimizer
 from nccl_tf.methods.rows import cumulative as rows
 
@@ -30,7 +31,8 @@ class Cumulative(Learner):
         **kwargs: As for `Learner`.
 
     Raises:
-        UserError: An argument is out of range, or as for `Learner`.
+        UserError: An argument is out of range, `restart` comes with `average_weights`, or as for
+            `Learner`.
 
     Example:
 
@@ -64,6 +66,11 @@ class Cumulative(Learner):
         self.restart, self.joined = restart, joined
         self._first: WeightCopy | None = None
         if restart:
+            if self.option(AverageWeights):
+                raise UserError(
+                    "received average_weights and restart=True, which puts the first weights back "
+                    "when a task begins, where no step leads: leave one of the two out"
+                )
             self._first = WeightCopy(self.network, self.state, "first")
             self.add_option(NewOptimizer())
 

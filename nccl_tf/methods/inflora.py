@@ -45,7 +45,7 @@ class InfLoRA(Learner):
     authors keep $P$ by its basis, or that of its complement; here it is a matrix of 8 width² bytes
     for each layer. For the first task their share stops one direction below.
 
-    The optimizer's state begins every task at zero.
+    The optimizer begins every task as a new one.
 
     Args:
         network: Any Keras model from inputs to one logit per class that ends in a dense layer.
@@ -70,6 +70,7 @@ class InfLoRA(Learner):
         "export_learner": "passes a task's examples once more, which no device keeps",
         "refreezing": "freezes all but its adapters and the head",
         "heads": "masks the classes of other tasks, as a head does already",
+        **rows.INFLORA.refuses,
     }
 
     def __init__(

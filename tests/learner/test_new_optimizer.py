@@ -26,3 +26,18 @@ def test_moments_and_steps_begin_anew_and_what_was_set_stays(scaled):
     assert kept == {"learning_rate"} and float(inner.learning_rate) == 0.25
     if scaled:
         assert float(optimizer.dynamic_scale.numpy()) == 8.0
+
+
+@pytest.mark.parametrize("kind", ["Adagrad", "Ftrl", "Nadam"])
+def test_what_does_not_begin_at_0_begins_as_in_a_new_one(kind):
+    weight = keras.Variable(np.ones(3, np.float32))
+    optimizer, new = (getattr(keras.optimizers, kind)(0.5) for _ in range(2))
+    optimizer.build([weight])
+    new.build([weight])
+    option = NewOptimizer()
+    option.on_compile(optimizer, None)
+    optimizer.apply([keras.ops.convert_to_tensor(np.full(3, 8.0, np.float32))], [weight])
+    option.on_task_begin(1)
+    assert any(np.any(each.numpy()) for each in new.variables if each.name != "learning_rate")
+    for one, other in zip(optimizer.variables, new.variables, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())

@@ -122,6 +122,12 @@ def test_a_rate_that_falls_with_steps_and_a_restart_are_refused():
         model.compile(keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10)))
 
 
+def test_an_average_does_not_follow_a_restart():
+    with pytest.raises(UserError, match="average_weights and restart"):
+        nccl_tf.Cumulative(linear(), restart=True, average_weights=0.9)
+    assert nccl_tf.Cumulative(linear(), average_weights=0.9)
+
+
 def test_it_does_not_learn_all_tasks_at_once():
     with pytest.raises(UserError, match="leave joint out"):
         nccl_tf.learn(learner(), tiny_stream(), joint=True, verbose=0)

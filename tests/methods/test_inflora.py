@@ -194,6 +194,11 @@ def test_a_file_goes_on_to_the_bit(tmp_path):
     assert made.serving_model()(x).shape == (10, 4)
 
 
+def test_an_average_does_not_follow_a_merge():
+    with pytest.raises(nccl_tf.UserError, match="average_weights"):
+        nccl_tf.InfLoRA(nccl_tf.networks.mlp((2, 2, 1), 4), average_weights=0.9)
+
+
 def test_what_has_no_directions_is_refused_by_name():
     embedding = keras.Sequential([
         keras.Input((3,), dtype="int32"), keras.layers.Embedding(5, 4, name="words"),

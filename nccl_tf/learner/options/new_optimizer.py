@@ -2,8 +2,7 @@
 
 from typing import Any
 
-import tensorflow as tf
-
+from nccl_tf import keras_private as private
 from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.option import Option
 
@@ -11,7 +10,7 @@ _KEPT = ("learning_rate", "model_variables_moving_average")
 
 
 class NewOptimizer(Option):
-    """Sets the optimizer's state to zero when a task begins: moments, momentum and its steps.
+    """Gives the optimizer the state of a new one when a task begins: moments and steps.
 
     Adam's moments of the task before would move weights whose gradient is zero. A schedule of rates
     begins again with its steps; a rate that was set stays.
@@ -27,6 +26,9 @@ class NewOptimizer(Option):
         if self._optimizer is None:
             return
         optimizer = getattr(self._optimizer, "inner_optimizer", self._optimizer)
-        for variable in optimizer.variables:
+        # Most are zero; the sums of Adagrad, for one, are not.
+        fresh = type(optimizer).from_config(optimizer.get_config())
+        fresh.build(private.trained_by(optimizer))
+        for variable, new in zip(optimizer.variables, fresh.variables, strict=True):
             if not variable.path.rpartition("/")[2].startswith(_KEPT):
-                variable.assign(tf.zeros_like(variable.value))
+                variable.assign(new.numpy())
