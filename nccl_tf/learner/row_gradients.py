@@ -189,7 +189,7 @@ def _fits(layer: keras.layers.Layer) -> bool:
         return type(layer) in _ROW_BY_ROW and not layer.trainable_variables
     return (
         type(layer) is keras.layers.Dense
-        and layer.trainable
+        and len(layer.trainable_variables) == len(layer.variables)
         and not (layer.kernel_regularizer or layer.bias_regularizer)
         and layer.compute_dtype == layer.variable_dtype
         and len(layer.input.shape) == 2

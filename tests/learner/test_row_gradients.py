@@ -176,3 +176,24 @@ def test_weights_are_held_to_their_constraints():
     learner = fitted(NCCL(constrained(), ReservoirMemory(10, IMAGE_SHAPE)))
     assert is_by_rows(learner)
     assert min(learner.network.get_weights()[0].reshape(-1)) >= 0
+
+
+@pytest.mark.eager
+@pytest.mark.parametrize("frozen", ["kernel", "bias"])
+def test_a_frozen_variable_of_a_layer_has_no_gradient(frozen):
+    """By hand: orthogonal inputs do not interfere, unless by the bias."""
+    net = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(2, kernel_initializer="zeros", dtype="float64")]
+    )
+    getattr(net.layers[0], frozen).trainable = False
+    learner = AGEM(net, ReservoirMemory(1), memory_batch_size=1)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.remember(np.array([[1.0, 0.0]]), np.array([0]))
+    learner.train_on_batch(np.array([[0.0, 1.0]]), np.array([1]))
+    kernel, bias = net.get_weights()
+    if frozen == "bias":
+        np.testing.assert_allclose(kernel, [[0, 0], [-0.05, 0.05]], atol=1e-12)
+        assert not bias.any()
+    else:  # g + f, since <f, g> = -1/2 is all of both
+        np.testing.assert_allclose(bias, [0, 0], atol=1e-12)
+        assert not kernel.any()
