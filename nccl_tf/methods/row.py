@@ -49,7 +49,7 @@ class Work:
         memory_batch_size: Rows of a draw from the memory; 0 where none are drawn.
         kind: Of the memory, one of `nccl_tf.memories.kinds`; None without one.
         capacity: Slots of the memory; 0 without one.
-        task_examples: Training examples of a task that a sample may hold.
+        task_examples: Training examples of each task.
         numbers: The method's own, by name.
         convolves: Whether the network has convolutions.
     """
@@ -59,7 +59,7 @@ class Work:
     memory_batch_size: int
     kind: str | None
     capacity: int
-    task_examples: int
+    task_examples: Sequence[int]
     numbers: Mapping[str, Any]
     convolves: bool = False
 

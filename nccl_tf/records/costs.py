@@ -26,12 +26,15 @@ def rows_passed(method: Method, work: Work) -> int | None:
     return None if method.passes else work.stream + work.memory
 
 
-def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bool) -> int | None:
+def examples_passed(
+    settings: Settings, task_steps: Sequence[int], task_examples: Sequence[int], convolves: bool
+) -> int | None:
     """`rows_passed` of a run; None too where its settings do not tell.
 
     Args:
         settings: Of the run.
         task_steps: Steps of each task.
+        task_examples: Training examples of each task.
         convolves: Whether the network has convolutions.
     """
     method = METHODS.get(settings.method)
@@ -41,8 +44,6 @@ def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bo
     earlier = EARLIER_TASKS in numbers or EARLIER_STEPS in numbers
     if settings.memory and (earlier or None in (settings.memory_capacity, _draw(method, settings))):
         return None
-    examples = settings.examples_per_task
-    examples = examples or task_steps[0] * settings.batch_size // settings.epochs
     own = {row.name: numbers.get(row.name, row.default) for row in method.hyperparameters}
     passed = rows_passed(
         method,
@@ -52,14 +53,14 @@ def examples_passed(settings: Settings, task_steps: Sequence[int], convolves: bo
             _draw(method, settings) or 0,
             settings.memory,
             _slots(settings),
-            examples,
+            task_examples,
             own,
             convolves,
         ),
     )
     if passed is None or settings.alignment is None:
         return passed
-    return passed + examples * len(task_steps)  # Its pass at the end of each task.
+    return passed + sum(task_examples)  # Its pass at the end of each task.
 
 
 def _slots(settings: Settings) -> int:

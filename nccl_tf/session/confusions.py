@@ -52,6 +52,14 @@ class Confusions:
         """
         return self._counts(task)[:, :-1]
 
+    def totals(self, task: int) -> np.ndarray:
+        """int [classes]: test examples of each class after a task, whatever they are taken for.
+
+        Raises:
+            UserError: As for `of`.
+        """
+        return self._counts(task).sum(axis=1)
+
     def class_accuracy(self) -> np.ndarray:
         """float [tasks, classes]: share of each class that is right; nan where not measured."""
         values = np.full((self.tasks, len(self.classes)), np.nan)
@@ -89,16 +97,19 @@ class Confusions:
         return counts
 
 
-def draw_confusion(axes: Any, counts: np.ndarray, names: Sequence[str], title: str) -> None:
+def draw_confusion(
+    axes: Any, counts: np.ndarray, totals: np.ndarray, names: Sequence[str], title: str
+) -> None:
     """Draw the share of each class (row) that is taken for each class (column).
 
     Args:
         axes: Of matplotlib.
         counts: int [classes, classes].
+        totals: int [classes], test examples of each class, those too that are taken for none here.
         names: Of the classes.
         title: Of the axes.
     """
-    totals = counts.sum(axis=1, keepdims=True)
+    totals = totals[:, None]
     shares = 100 * counts / np.maximum(totals, 1)
     came = np.broadcast_to(totals > 0, shares.shape)
     image = axes.imshow(np.ma.masked_where(~came, shares), vmin=0, vmax=100)

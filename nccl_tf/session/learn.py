@@ -1,9 +1,9 @@
 """A whole stream in one call."""
 
 import contextlib
+import dataclasses
 import functools
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from nccl_tf.records.checkpoints import CheckpointStore
 from nccl_tf.records.files import lock_folder, remove_left_over
 from nccl_tf.records.provenance import package_source
 from nccl_tf.session.confusions import Confusions
+from nccl_tf.session.course import Course
 from nccl_tf.session.evaluation import Evaluation
 from nccl_tf.session.fingerprint import describe, fingerprint
 from nccl_tf.session.loop import Session
@@ -99,8 +100,9 @@ def learn(
             from another seed or from none, are refused once the call has ended; before its end it
             goes on with those of the backup, and a log line says so. A callback that keeps state of
             its own, such as `EarlyStopping`, is backed up if it has `state()` (JSON values) and
-            `restore(state)`; if not, or if it changes the model where an epoch begins, as
-            `LearningRateScheduler` does, backups are taken at the ends of tasks only.
+            `restore(state)`; if not, as `ModelCheckpoint(save_best_only=True)`, or if it changes
+            the model where an epoch begins, as `LearningRateScheduler` does, backups are taken at
+            the ends of tasks only.
         backup_every: Seconds between two backups within a task.
         verbose: 1 for a line a task, 0 for none.
 
@@ -181,12 +183,14 @@ def learn(
         model, tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
         class_weight=weights, validation=validation, positive=tasks[0].positive,
     )  # fmt: skip
+    course = Course(evaluation, len(parts), settings.learning_rate)
+    callbacks = [*callbacks, course]
     watching = [*callbacks, _Report(evaluation)] if verbose else callbacks
     session = functools.partial(
         Session, model, parts, evaluation,
         batch_size=batch_size, epochs=passes, seed=seed, class_weight=weights, callbacks=watching,
     )  # fmt: skip
-    begin, earlier = time.perf_counter(), learned_before(model)
+    earlier = learned_before(model)
     if backup_dir is None:
         session().run()
     else:
@@ -205,11 +209,13 @@ def learn(
         with _held(folder):
             session(state=state, every=backup_every).run()
         earlier = state.earlier
-    train_seconds = max(0.0, time.perf_counter() - begin - evaluation.seconds)
-    steps = [part.steps(batch_size, number) for part, number in zip(parts, passes, strict=True)]
+    settings = dataclasses.replace(
+        settings, learning_rate=course.rate, first_task_learning_rate=course.rate
+    )
+    steps = [part.steps(batch_size) * done for part, done in zip(parts, course.passes, strict=True)]
     run = learned_run(
-        model, settings, earlier, seed, source, steps, train_seconds, evaluation.seconds,
-        bytes_of_examples(tasks) if joins else 0,
+        model, settings, earlier, seed, source, steps, [part.num_train for part in parts],
+        course.train_seconds, evaluation.seconds, bytes_of_examples(tasks) if joins else 0,
     )  # fmt: skip
     head = "single head" if model.heads is None else "multi-head"
     title = f"{type(model).__name__} on {data}, {head}{', continued' if earlier else ''}"

@@ -27,6 +27,7 @@ def measured_entries(
     source: Mapping[str, Any],
     rates: Sequence[float],
     steps: Sequence[int],
+    examples: Sequence[int],
     train_seconds: float,
     compile_seconds: float,
     eval_seconds: float,
@@ -41,6 +42,7 @@ def measured_entries(
         source: As `package_source` gave it when the run began.
         rates: The learning rate of each task, or of all at once.
         steps: Steps of each task, or of all at once.
+        examples: For training, of each task, or of all at once.
         train_seconds: In training steps.
         compile_seconds: In tracing and compiling.
         eval_seconds: In evaluation.
@@ -64,7 +66,9 @@ def measured_entries(
         "replicas": learner.distribute_strategy.num_replicas_in_sync,
         **(state_and_memory(learner.state_variables) if is_own_process else _WITHOUT_STATE),
         "bytes_stored": bytes_stored(learner) + kept,
-        "examples_passed": examples_passed(settings, steps, has_convolutions(learner.network)),
+        "examples_passed": examples_passed(
+            settings, steps, examples, has_convolutions(learner.network)
+        ),
         "train_seconds": train_seconds,
         "compile_seconds": compile_seconds,
         "eval_seconds": eval_seconds,

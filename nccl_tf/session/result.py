@@ -91,7 +91,8 @@ class LearnResult:
         task.
 
         Of the tasks so far, as far as they were evaluated. Classes are those of
-        `confusions.classes`, in the order in which they came; examples with NaN are left out.
+        `confusions.classes`, in the order in which they came; an example that is taken for none of
+        them, or has NaN, is left out.
 
         Args:
             task: The number of the task trained last, from 0; the last one by default.
@@ -181,12 +182,13 @@ class LearnResult:
         from nccl_tf.reports.figures.style import new_figure, style
         from nccl_tf.session.confusions import draw_confusion
 
-        counts, names = self.confusion(task), self._known_confusions().names()
+        known = self._known_confusions()
+        counts, totals, names = known.of(task), known.totals(task), known.names()
         with style():
             if axes is None:
                 side = max(4.2, 1.6 + 0.3 * min(len(names), 40))
                 axes = new_figure((side + 0.8, side)).subplots()
-            draw_confusion(axes, counts, names, self.title)
+            draw_confusion(axes, counts, totals, names, self.title)
         return axes
 
     def _known_confusions(self) -> "Confusions":

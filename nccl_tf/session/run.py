@@ -189,6 +189,7 @@ def learned_run(
     seed: int,
     source: Mapping[str, Any],
     steps: Sequence[int],
+    examples: Sequence[int],
     train_seconds: float,
     eval_seconds: float,
     kept: int,
@@ -201,8 +202,9 @@ def learned_run(
         earlier: As `learned_before` gave it.
         seed: Of the call.
         source: As `package_source` gave it.
-        steps: Of each part that is trained at once, where no callback stops it early.
-        train_seconds: Of training and compiling, in this process.
+        steps: Of each part that is trained at once, in whole passes.
+        examples: For training, of each part.
+        train_seconds: Of training and compiling.
         eval_seconds: Of evaluation.
         kept: Bytes of examples that the call kept beside the learner.
     """
@@ -211,7 +213,7 @@ def learned_run(
     settings = dataclasses.replace(settings, hyperparameters=numbers)
     measured = measured_entries(
         model, settings, source=source, rates=[settings.learning_rate] * len(steps),
-        steps=steps, train_seconds=train_seconds, compile_seconds=0.0,
+        steps=steps, examples=examples, train_seconds=train_seconds, compile_seconds=0.0,
         eval_seconds=eval_seconds, kept=kept, is_own_process=False,
     )  # fmt: skip
     return LearnedRun(settings, seed, type(model).__name__ + memory, measured)

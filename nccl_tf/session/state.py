@@ -72,6 +72,11 @@ _KEEP_NOTHING = (
 where the rest of an epoch begins, as LearningRateScheduler does, which acts once more."""
 
 
+def _keeps_nothing(callback: keras.callbacks.Callback) -> bool:
+    # A `ModelCheckpoint` of the best would not know it, and write a worse one over it.
+    return isinstance(callback, _KEEP_NOTHING) and not getattr(callback, "save_best_only", False)
+
+
 class SessionState:
     """The state of a session: put together for a checkpoint, and put back from one.
 
@@ -108,7 +113,7 @@ class SessionState:
         self._first = None if identity_has_weights else state_sha256(self._learned())
         self.earlier = learned_before(model)
         """Steps and tasks of the learner before the session, or before that of a checkpoint."""
-        self.may_split_tasks = all(isinstance(c, _KEEP_NOTHING) for c in others)
+        self.may_split_tasks = all(map(_keeps_nothing, others))
         """Whether a checkpoint within a task holds all that the callbacks depend on."""
 
     def save(self, place: Place) -> None:

@@ -44,7 +44,7 @@ def work_of(learner, name, tasks):
     draw = learner.memory_batch_size if row.memory_batch and row.memory else 0
     steps = [COUNT // BATCH] * tasks
     slots = memory.capacity if memory else 0
-    return Work(steps, BATCH, draw, row.memory, slots, COUNT, numbers)
+    return Work(steps, BATCH, draw, row.memory, slots, [COUNT] * tasks, numbers)
 
 
 @pytest.fixture
@@ -72,4 +72,4 @@ def test_formulas_count_what_passes(name, eagerly):
 @pytest.mark.parametrize("name", BY_DATA)
 def test_what_depends_on_the_data_is_not_told(name):
     row = METHODS[name]
-    assert rows_passed(row, Work([3, 3], 5, 4, row.memory, 12, 15, {})) is None
+    assert rows_passed(row, Work([3, 3], 5, 4, row.memory, 12, [15, 15], {})) is None

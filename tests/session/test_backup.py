@@ -304,6 +304,53 @@ def test_a_callback_that_would_lose_state_gets_whole_tasks(tmp_path, undisturbed
     assert_equal(state(model), undisturbed[0])
 
 
+class Scores(Kill):
+    """Gives each epoch of a task its score, and ends training as the third of the first begins."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        pass
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.calls -= 1
+        if not self.calls:
+            raise Killed
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs["score"] = (0.5, 0.3, 0.6, 0.7)[epoch]
+
+
+def test_the_best_of_a_task_is_not_written_over(tmp_path):
+    def best():
+        return keras.callbacks.ModelCheckpoint(
+            tmp_path / "{epoch}.weights.h5", "score", mode="min", save_best_only=True,
+            save_weights_only=True,
+        )  # fmt: skip
+
+    with pytest.raises(Killed):
+        learn(tmp_path / "backup", Scores(3), best(), epochs=4)
+    for path in tmp_path.glob("*.h5"):
+        path.unlink()
+    learn(tmp_path / "backup", Scores(0), best(), epochs=4)
+    assert sorted(path.name[0] for path in tmp_path.glob("*.h5")) == ["1", "2", "5", "6"]
+
+
+def test_a_repeated_call_is_the_same_run(tmp_path):
+    """Its settings have the rate that the first call began with, and its time is of training."""
+    model = again()
+
+    def plateau():
+        # No value is better than the first by 9.
+        return keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=1, min_delta=9.0)
+
+    first, second = (learn(tmp_path, plateau(), model=model, epochs=4)[1].run for _ in range(2))
+    assert float(model.optimizer.learning_rate.numpy()) < 0.2
+    assert second.settings == first.settings
+    assert second.settings.learning_rate == pytest.approx(0.2)
+    assert second.measured["train_seconds"] >= first.measured["train_seconds"] * 0.5 > 0
+    for name in ("steps", "task_steps", "learning_rates", "examples_passed"):
+        assert second.measured[name] == first.measured[name]
+
+
 def halved(epoch, rate):
     return rate / 2
 

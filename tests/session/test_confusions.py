@@ -121,6 +121,14 @@ def test_its_picture_names_the_classes(learned):
     assert names == list(map(str, result.confusions.classes))
 
 
+def test_its_shares_are_of_all_examples_of_a_class():
+    """Of ten of class 0 four are right and six taken for a class that has not come."""
+    known = Confusions([[0, 1]], {0: [[0, 0, 1], [0, 7, 1], [4, 6, 10]]})
+    assert known.totals(0).tolist() == [10, 10]
+    result = nccl_tf.LearnResult(np.ones((1, 1)), np.zeros(1), confusions=known)
+    assert [text.get_text() for text in result.plot_confusion().texts] == ["40", "100"]
+
+
 def test_another_metric_knows_no_classes():
     with pytest.raises(UserError, match="knows no classes"):
         nccl_tf.LearnResult(np.eye(2), np.zeros(2), "mae").confusion()

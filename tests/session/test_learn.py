@@ -106,6 +106,36 @@ def test_each_task_may_have_passes_of_its_own():
     assert equal == nccl_tf.learn(again(), stream, batch_size=5, epochs=2, verbose=0).run.settings
 
 
+class Stops(keras.callbacks.Callback):
+    """Ends the training of each task after its first pass."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = True
+
+
+def test_steps_are_those_that_were_taken():
+    model, settings = again(), {"batch_size": 5, "verbose": 0}
+    found = nccl_tf.learn(model, tiny_stream(), epochs=3, callbacks=[Stops()], **settings).run
+    assert found.settings.epochs == 3
+    assert found.measured["steps"] == int(model.optimizer.iterations.numpy())
+    once = nccl_tf.learn(again(), tiny_stream(), **settings).run.measured
+    for name in ("steps", "task_steps", "examples_passed"):
+        assert found.measured[name] == once[name]
+
+
+def test_examples_of_tasks_of_unequal_size_are_counted_each():
+    """60 and 20, each of them once in steps and once in the alignment."""
+    random, labels = np.random.default_rng(0), np.arange(80) % 4
+    data = random.normal(size=(80, 6)).astype("float32"), labels
+    stream = nccl_tf.stream_from_arrays(data, data, classes=[[0, 1, 2], [3]])
+    layers = [keras.Input((6,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(4)]
+    alignment = nccl_tf.Alignment(epochs=1, drawn=4)
+    model = nccl_tf.Finetune(keras.Sequential(layers), alignment=alignment)
+    model.compile(keras.optimizers.SGD(0.1))
+    result = nccl_tf.learn(model, stream, batch_size=10, verbose=0)
+    assert result.examples_passed == 2 * 80
+
+
 @pytest.mark.parametrize("epochs", [0, 1.5, None, [1, 0], [2, 1.5]])
 def test_passes_that_are_none_are_refused_before_the_first_task(epochs):
     model = tiny_model()

@@ -172,6 +172,7 @@ def run_seed(
             source=source,
             rates=rates,
             steps=steps,
+            examples=[part.num_train for part in parts],
             train_seconds=clock.train_seconds,
             compile_seconds=clock.compile_seconds,
             eval_seconds=evaluation.seconds,

@@ -35,9 +35,10 @@ INFLORA = Method(
         Unsupported("it masks the classes of other tasks, as a head does already", head="multi"),
     ),
     options={"stream_mask": "task"},
+    refuses={"average_weights": "sets and merges its adapters between tasks, where no step leads"},
     networks=("mlp",),
     passes="each task once before its training and once after it",
-    rows_passed=lambda work: work.stream + 2 * work.task_examples * len(work.task_steps),
+    rows_passed=lambda work: work.stream + 2 * sum(work.task_examples),
     trial={"rank": 2, "num_tasks": 3},
     source=(
         "Liang and Li, InfLoRA: interference-free low-rank adaptation for continual learning, "

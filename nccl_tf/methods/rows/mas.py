@@ -17,8 +17,8 @@ NUMBERS = (
 
 def rows_of_samples(work: Work) -> int:
     """Of a sample of each task too, when it ends."""
-    sample = min(work.numbers["importance_examples"], work.task_examples)
-    return work.stream + len(work.task_steps) * sample
+    most = work.numbers["importance_examples"]
+    return work.stream + sum(min(most, examples) for examples in work.task_examples)
 
 
 MAS = Method(
