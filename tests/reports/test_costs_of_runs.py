@@ -1,5 +1,7 @@
 """Bytes, examples and times of runs, by hand."""
 
+import dataclasses
+
 import pytest
 
 from nccl_tf.reports import costs, tables
@@ -10,6 +12,12 @@ from tests.experiment import sample
 def record(method, seconds=1.0, **given):
     steps = {"task_steps": [4, 4, 4], "steps": 12, "train_seconds": seconds}
     return sample.changed(sample.record(method=method, dataset="permuted_digits", **given), **steps)
+
+
+def with_settings(made, **other):
+    """The record with other settings and the hash of these, unchecked."""
+    settings = dataclasses.replace(made.settings, **other)
+    return dataclasses.replace(made, settings=settings, settings_hash=settings.digest())
 
 
 def cells(made):
@@ -49,6 +57,28 @@ def test_times_compare_with_the_same_circumstances_alone(other):
     run = sample.record(method="er_reservoir", **given)
     assert not costs.times_over_finetuning([[run]])
     assert list(costs.times_over_finetuning([[base], [run]])) == [base.settings_hash]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "permuted"}, {"content": "0f" * 8}, {"label": "kind"}, {"domain": "place"},
+        {"hyperparameters": {"validation": 0.2}}, {"hyperparameters": {"epochs_of_tasks": "1_2"}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_another_stream_of_the_same_name_is_not_compared_with(other):
+    run = record("er_reservoir", 20.0)
+    bases = [record("finetune", 10.0), with_settings(record("finetune", 50.0), **other)]
+    ratios = costs.times_over_finetuning([[run], *([base] for base in bases)])
+    assert ratios[run.settings_hash] == 2.0
+
+
+@pytest.mark.parametrize("other", [{"alignment": "fisher"}, {"average_weights": 0.9}], ids=str)
+def test_fine_tuning_with_more_work_is_a_run_like_others(other):
+    plain, more = record("finetune", 10.0), with_settings(record("finetune", 50.0), **other)
+    ratios = costs.times_over_finetuning([[plain], [more]])
+    assert ratios == {plain.settings_hash: 1.0, more.settings_hash: 5.0}
 
 
 @pytest.mark.parametrize(
