@@ -105,12 +105,19 @@ def put_parity(
 
 def _folded(parity: Parity) -> str:
     """The tables folded, the verdicts below their counts, the others below how long they are."""
-    verdicts, *others = parity.tables()
+    verdicts, *others = map(_without_stream, parity.tables())
     parts = [
         folded_markdown(replace(verdicts, notes=verdicts.notes[1:]), verdicts.notes[0]),
         *(folded_markdown(table, _length(table)) for table in others),
     ]
     return "\n".join(parts)
+
+
+def _without_stream(table: Table) -> Table:
+    """The table without the column of the data set, whose page it is on."""
+    at = table.names.index("data set")
+    rows = tuple((*row[:at], *row[at + 1 :]) for row in table.rows)
+    return replace(table, names=(*table.names[:at], *table.names[at + 1 :]), rows=rows)
 
 
 def _length(table: Table) -> str:

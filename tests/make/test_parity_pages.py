@@ -47,6 +47,7 @@ def test_a_folder_has_a_page_for_each_stream(runs, tmp_path):
     assert sum(totals["all numbers, each once"]) < 337
     assert "| split_cifar10, T12: split CIFAR-10, memory of 500 | 0 | 0 | 0 | 0 | 6 | 4 |" in index
     assert "### T9: " in permuted and "split_mnist" not in permuted
+    assert "| memory | method | metric |" in permuted and "data set" not in permuted
     assert "No run of ours" in rotated
     permuted_page = tmp_path / "permuted_mnist.md"
     permuted_page.write_text(permuted.replace("agrees", "differs"))
