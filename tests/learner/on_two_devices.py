@@ -188,7 +188,11 @@ class OfGradients(nccl_tf.ExperienceReplay):
 
 @keras.saving.register_keras_serializable(package="tests_two")
 class OfState(nccl_tf.TwoGradientLearner):
-    """Averages memory gradients, in variables that `combine` writes."""
+    """Averages memory gradients, in variables that `combine` writes.
+
+    Example:
+        >>> learner = OfState(tiny_network(), nccl_tf.ReservoirMemory(20))
+    """
 
     log_names = ("loss", "memory_loss")
     cumulative = ()

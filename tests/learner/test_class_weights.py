@@ -97,6 +97,7 @@ OPTIONS = {
     "gec": {"gec_tolerance": 0.0},  # replays in a few steps too
     "gdumb": {"passes": 4},  # and not 128
     "mc_sgd": {"line_steps": 4},  # and not 50
+    "mir": {"candidates": 4},  # replays them all, and not four of one class
 }
 ONE_PER_CODE_PATH = {"er_ring", "gdumb", "mc_sgd", "mer", "gem"}
 

@@ -14,7 +14,11 @@ from tests.tiny import IMAGE_SHAPE, tiny_batches, tiny_network
 
 @keras.saving.register_keras_serializable(package="tests_kept")
 class Momentum(nccl_tf.Learner):
-    """x⁺ = x - α m, with m the last gradient's half and the new one; the optimizer has none."""
+    """x⁺ = x - α m, with m the last gradient's half and the new one; the optimizer has none.
+
+    Example:
+        >>> learner = Momentum(tiny_network(input_dtype="float32"))
+    """
 
     cannot: ClassVar[dict[str, str]] = {"refreezing": "keeps state for each trainable weight"}
 

@@ -56,10 +56,9 @@ def on_two_devices(*methods) -> dict:
     return printed(run("tests.learner.on_two_devices", *methods))
 
 
-def check(name, found):
-    """14 steps in each of two tasks, the last batch of each half padding; the optimizer of
-    cumulative training begins anew."""
-    assert found["steps"] == (14 if name == "cumulative" else 28)
+def check(found):
+    """14 steps in each of two tasks, the last batch of each half padding."""
+    assert found["steps"] == 28
     assert found["copies"] == 0
     for what in ("state", "logs", "evaluation", "rows", "verbs"):
         assert found[what] <= 1e-5, what
@@ -70,13 +69,13 @@ def check(name, found):
 def test_two_devices_equal_one_on_the_joint_batch(name):
     found = on_two_devices(*QUICK)
     assert found["replicas"] == 2
-    check(name, found["methods"][name])
+    check(found["methods"][name])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SLOW)
 def test_every_method_on_two_devices_equals_one(name):
-    check(name, on_two_devices(*SLOW, *SLOW_OWN)["methods"][name])
+    check(on_two_devices(*SLOW, *SLOW_OWN)["methods"][name])
 
 
 def check_own(name, found):
