@@ -178,7 +178,9 @@ def learn(
         model.build_memory(first, classes if all(classes) else None)
     if getattr(stream, "heads", None) is not None and model.heads is None:
         model.warn_once("heads", HEADS)
-    data = stream.name if isinstance(stream, Stream) else f"{len(tasks)} tasks"
+    data = f"{len(tasks)} tasks"
+    if isinstance(stream, Stream):
+        data = f"{stream.made} {stream.name}".strip()  # Names of records are cut at their end.
     settings = describe_call(
         model, tasks, data, batch_size=batch_size, epochs=passes, joint=joint, evaluate=evaluate,
         class_weight=weights, validation=validation, positive=tasks[0].positive,

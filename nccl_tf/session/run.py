@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ from nccl_tf.session.measurements import measured_entries
 
 _MOST_NAMED = 60
 """Letters of a list in a record, which has a hash of a longer one."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Of an object without a text of its own, another in each process."""
 _OF_EVERY_LEARNER = ("rate_decay", "rate_decay_steps")
 """Arguments that few rows of the registry name, and that every learner takes."""
 
@@ -102,7 +105,9 @@ def describe_call(
         validation: Likewise.
         positive: Of the stream.
     """
-    method, memory, optimizer = _method_of(model, joint), model.memory, model.optimizer
+    method, memory = _method_of(model, joint), model.memory
+    scaled: Any = model.optimizer
+    optimizer = getattr(scaled, "inner_optimizer", scaled)
     counts = isinstance(model, FeatureLearner)
     chooses = max(epochs) > 1 and (counts or bool(model.memories()))
     sizes = {task.num_train for task in tasks}
@@ -120,7 +125,11 @@ def describe_call(
         unusual = aligned.alignment.unusual()
         numbers |= {f"alignment_{k}": "none" if v is None else v for k, v in unusual.items()}
     numbers |= {f"class_weight_{label}": factor for label, factor in class_weight.items()}
+    if scaled is not optimizer:
+        numbers |= {f"scaled_{name}": value for name, value in _unusual(scaled).items()}
     numbers |= {"validation": validation}
+    if not model.example_loss.is_default:
+        numbers["loss"] = _loss(model.example_loss.settings)
     if len(set(epochs)) > 1:
         text = "_".join(map(str, epochs))
         numbers["epochs_of_tasks"] = text if len(text) <= _MOST_NAMED else _digest(text)
@@ -268,6 +277,12 @@ def _unusual(optimizer: Any) -> dict[str, Any]:
         for name, value in optimizer.get_config().items()
         if name not in ("name", "learning_rate") and value != usual.get(name)
     }
+
+
+def _loss(settings: Mapping[str, Any]) -> str:
+    """The class of a loss, and a hash of what it is set to."""
+    text = json.dumps(settings, default=str, sort_keys=True)
+    return f"{plain_name(settings['class'])}_{_digest(_ADDRESS.sub('', text))}"
 
 
 def _schedule(optimizer: Any) -> str:

@@ -280,6 +280,31 @@ class ExampleSet(NamedTuple):
         return shown_class(self.class_names, label)
 
 
+def check_same_columns(pairs: Sequence[Any]) -> None:
+    """Check that data frames have the same columns in one order, since a network takes them by it.
+
+    Args:
+        pairs: Inputs and targets, of which some may be frames.
+
+    Raises:
+        UserError: Two frames of inputs, or of targets, have other columns or another order.
+    """
+    for place, what in enumerate(("inputs", "targets")):
+        frames = (getattr(pair[place], "columns", None) for pair in pairs)
+        first, *others = [list(columns) for columns in frames if columns is not None] or [[]]
+        for columns in others:
+            if columns != first:
+                raise UserError(
+                    f"received {what} with the columns {_shown(first)} and {_shown(columns)}: "
+                    "expected the same in one order, as test[train.columns] has them"
+                )
+
+
+def _shown(columns: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, columns[:8]))
+    return f"{shown}, ... ({len(columns)})" if len(columns) > 8 else shown
+
+
 def set_from_arrays(
     train: tuple[Any, Any],
     test: tuple[Any, Any] | None,
@@ -307,6 +332,7 @@ def set_from_arrays(
                 f"received {name} as {type(pair).__name__}{what}, expected a pair of arrays, "
                 "(inputs, targets)"
             )
+    check_same_columns(list(given.values()))
     parts = {name: examples_from_arrays(*pair) for name, pair in given.items()}
     for name, examples in parts.items():
         title = {"train": "training inputs", "test": "test inputs"}[name]

@@ -16,6 +16,7 @@ from nccl_tf.streams.arrays import (
     PixelScaling,
     check_finite,
     check_largest_class,
+    check_same_columns,
     check_same_form,
     dtype_name,
     each_input,
@@ -112,6 +113,10 @@ def stream_from_datasets(
             "received a task that is no pair: expected the training and the test data of each "
             "task, [(train, test), ...]"
         )
+    check_same_columns([
+        data for pair in pairs for data in pair
+        if isinstance(data, (tuple, list)) and len(data) == 2
+    ])  # fmt: skip
     first: Examples | None = None
     parts, ranges, outputs = [], [], 1
     for task_id, pair in enumerate(pairs):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nccl_tf.arguments.choices import HEADS, STREAM_KINDS, TASKS
+from nccl_tf.arguments.choices import ANGLES, HEADS, STREAM_KINDS, TASKS
 from nccl_tf.errors import UserError, checked_at_least, checked_name
 from nccl_tf.streams.arrays import (
     ExampleSet,
@@ -164,7 +164,10 @@ def load_stream(
         data = _rescaled(_hold_out(data, 1 / TEST_SHARE, every_fifth))
     if tasks == "tuning" and not plan.tuning_tasks:
         data = hold_out_examples(data)
-    return _tasks_to_run(cut(data, row, plan, seed), tasks, max_tasks)
+    stream = cut(data, row, plan, seed)
+    if plan.angles != ANGLES[0]:
+        stream = replace(stream, made=f"angles {plan.angles}")
+    return _tasks_to_run(stream, tasks, max_tasks)
 
 
 def named_row(name: str, found: Description, kind: str | None, num_tasks: int | None) -> StreamRow:
@@ -221,9 +224,11 @@ def _refuse_beside_text(name: str, **given: Any) -> None:
 
 
 def _tasks_to_run(stream: Stream, tasks: str, max_tasks: int | None) -> Stream:
-    if tasks == "tuning" and stream.tuning:
-        return replace(stream, tasks=stream.tuning[:max_tasks], tuning=())
-    return stream
+    if tasks != "tuning":
+        return stream
+    if stream.tuning:
+        stream = replace(stream, tasks=stream.tuning[:max_tasks], tuning=())
+    return replace(stream, made=f"{stream.made} tuning".strip())
 
 
 def _checked(stream: Stream, row: StreamRow, plan: StreamPlan, tasks: str) -> Stream:

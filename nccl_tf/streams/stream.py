@@ -43,6 +43,8 @@ class Stream:
             tell none.
         positive: The name of class 1, where a user chose which of two classes that is, as metrics
             of two classes judge it; None where nobody did.
+        made: How its examples were chosen otherwise than its name says, such as "blurred 0.1";
+            records of `learn` name the stream with it.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Stream:
     example_dtype: Any = "uint8"
     class_names: tuple[str, ...] | None = None
     positive: str | None = None
+    made: str = ""
 
     def __post_init__(self) -> None:
         for task in (*self.tasks, *self.tuning):
@@ -110,7 +113,8 @@ class Stream:
                 f"received share={share} for {self.name} with a head for each task, which would "
                 'mask the examples of other tasks: take head="single"'
             )
-        return replace(self, tasks=blur_tasks(self.tasks, share, seed))
+        tasks = blur_tasks(self.tasks, share, seed)
+        return replace(self, tasks=tasks, made=f"{self.made} blurred {share:g}".strip())
 
     def with_validation(self, share: float, seed: int = 0) -> "Stream":
         """This stream with validation examples in each task, taken from its training examples.
@@ -132,7 +136,8 @@ class Stream:
         images, labels = stream[0].validation
         ```
         """
-        return replace(self, tasks=hold_out(self.tasks, share, seed))
+        tasks = hold_out(self.tasks, share, seed)
+        return replace(self, tasks=tasks, made=f"{self.made} without {share:g}".strip())
 
     def map(self, function: Callable[[Any], Any]) -> "Stream":
         """This stream with other inputs, such as the features that a frozen network makes of them.

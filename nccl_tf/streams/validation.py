@@ -119,8 +119,9 @@ def _check_share(share: float) -> None:
 
 
 def _groups(labels: np.ndarray) -> np.ndarray:
-    """The classes of examples, [n]; one for all where targets are numbers to predict."""
-    return labels if labels.dtype.kind in "iu" else np.zeros(len(labels), np.int32)
+    """The classes of examples, [n]; one for all where targets are numbers, rows or tokens."""
+    is_class = labels.ndim == 1 and labels.dtype.kind in "iu"
+    return labels if is_class else np.zeros(len(labels), np.int32)
 
 
 def _members(groups: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -160,7 +161,9 @@ def hold_out(tasks: Sequence[Task], share: float, seed: int) -> tuple[Task, ...]
 
 def _with_validation(task: Task, share: float, seed: int) -> Task:
     held = held_out(task.train.labels, share, seed, seeding.VALIDATION, task.task_id)
-    return Task(
+    rest = Task(
         task.task_id, task.classes, int(np.sum(~held)),
         lambda: task.train.take(~held), lambda: task.test, lambda: task.train.take(held),
     )  # fmt: skip
+    rest.class_names, rest.positive = task.class_names, task.positive
+    return rest

@@ -41,6 +41,22 @@ def er(network):
     return nccl_tf.ExperienceReplay(network, nccl_tf.ReservoirMemory(20), average_weights=0.9)
 
 
+def test_another_loss_is_another_setting(stream):
+    def settings(loss):
+        network = keras.Sequential([keras.Input((6,)), keras.layers.Dense(4)])
+        model = nccl_tf.Finetune(network)
+        model.compile(keras.optimizers.SGD(0.1), loss, run_eagerly=True)
+        return nccl_tf.learn(model, stream, verbose=0).run.settings
+
+    def entropy(**given):
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, **given)
+
+    default, other = settings(None), settings(entropy(ignore_class=3))
+    assert settings(entropy(name="mine")) == default
+    assert other.digest() != default.digest()
+    assert settings(entropy(ignore_class=3, name="mine")) == other
+
+
 def test_a_record_has_the_numbers_of_the_result_and_what_was_run(stream, tmp_path):
     adam = keras.optimizers.Adam(0.01, beta_1=0.8)
     result = learned(stream, er, adam, batch_size=5, epochs=2, seed=3, evaluate="new")
@@ -161,3 +177,22 @@ def test_a_run_in_tensorfloat32_has_other_settings(stream, result, tmp_path, mon
     record = read_record(learned(stream).save(tmp_path))
     assert (record.tensorfloat32, record.settings.precision) == (True, "tensorfloat32")
     assert record.settings_hash != read_record(in_float32).settings_hash
+
+
+def test_a_loss_scale_hides_no_optimizer(stream):
+    sgd, adam = keras.optimizers.SGD, keras.optimizers.Adam
+    made = [
+        learned(stream, optimizer=keras.optimizers.LossScaleOptimizer(inner)).run.settings
+        for inner in (sgd(0.1), sgd(0.1, momentum=0.9), adam(0.1))
+    ]
+    assert len({one.digest() for one in made}) == 3
+
+
+def test_examples_that_were_chosen_otherwise_are_another_stream(stream):
+    streams = [stream, stream.blurred(0.5), stream.with_validation(0.1)]
+    streams.append(nccl_tf.load_stream("split_digits", head="single", tasks="tuning"))
+    names = [each.name for each in streams]
+    assert names == ["my data"] * 3 + ["split_digits"]
+    datasets = [learned(each).run.settings.dataset for each in streams[:3]]
+    assert datasets == ["my_data", "blurred_0.5_my_data", "without_0.1_my_data"]
+    assert streams[3].made == "tuning"

@@ -365,3 +365,21 @@ def test_very_many_names_of_classes_are_numbered_in_a_moment():
     numbers = examples.numbered(names).labels
     assert time.process_time() - started < 10
     np.testing.assert_array_equal(numbers, np.arange(len(names))[::-1])
+
+
+@pytest.mark.parametrize("by_tasks", [False, True])
+@pytest.mark.parametrize("place", [0, 1])
+def test_frames_with_columns_in_another_order_are_refused(place, by_tasks):
+    frame = pandas.DataFrame({"a": np.arange(8.0), "b": 100 + np.arange(8.0)})
+    train, test = [frame, frame], [frame, frame]
+    test[place] = frame[["b", "a"]]
+
+    def made(test):
+        pairs = tuple(train), tuple(test)
+        if by_tasks:
+            return stream_from_datasets([pairs])
+        return stream_from_arrays(*pairs, domains=(np.zeros(8, int),) * 2)
+
+    with pytest.raises(UserError, match="columns a, b and b, a"):
+        made(test)
+    assert made([each[["a", "b"]] for each in test])[0].num_train == 8

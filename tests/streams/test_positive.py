@@ -54,6 +54,15 @@ def test_the_positive_class_has_the_number_1(form, tmp_path):
             np.testing.assert_array_equal(getattr(two, part).labels, getattr(three, part).labels)
 
 
+def test_a_share_that_learn_holds_out_keeps_the_choice():
+    stream = STREAMS["arrays"](None, positive="fraud")
+    network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    model = nccl_tf.Finetune(network)
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    result = nccl_tf.learn(model, stream, validation=0.25, verbose=0)
+    assert result.run.settings.positive == "fraud"
+
+
 @pytest.mark.parametrize(
     ("labels", "positive", "said"),
     [

@@ -57,3 +57,13 @@ def test_fit_and_learn_measure_them(stream):
     learner.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"])
     nccl_tf.learn(learner, held, verbose=0, callbacks=[watch])
     assert ["val_accuracy" in logs for logs in seen] == [True, True]
+
+
+def test_a_share_of_a_corpus_is_of_its_rows(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("ab" * 201, encoding="utf-8")
+    stream = nccl_tf.load_stream(f"text:{tmp_path}", length=4)
+    (task,), (whole,) = stream.with_validation(0.2), stream
+    held = len(task.validation.labels)
+    assert held == np.ceil(0.2 * whole.num_train)
+    assert task.num_train == whole.num_train - held
