@@ -139,7 +139,8 @@ class SampledPenaltyLearner(PenaltyLearner):
         is_number = self.example_loss.takes_class_numbers
         labels = batch.labels if is_number else tf.zeros_like(batch.tasks)
         if self._places and batch.place_weights is None:
-            batch = batch.with_place_weights(tf.ones([tf.shape(labels)[0], *self._places]))
+            ones = tf.ones([tf.shape(labels)[0], *self._places])
+            batch = self.example_loss.counted(batch.with_place_weights(ones))
         self.sample.write(batch._replace(inputs=inputs, labels=labels))
 
     def on_task_end(self, task_id: int) -> None:

@@ -139,10 +139,23 @@ def map_groups(
     return tf.map_fn(one, groups, fn_output_signature=form, parallel_iterations=1)
 
 
+def finite_gradient(
+    learner: Learner, weights: list[tf.Tensor], batch: Batch, training: bool
+) -> list[tf.Tensor]:
+    """The gradients of `gradient` at a loss scale that overflows none."""
+
+    def loss() -> tf.Tensor:
+        logits, _, losses = _call(learner, weights, batch, training)
+        of_batch = learner.stream_loss(logits, batch)
+        return tf.add_n([of_batch, *map(at_least_float32, losses)])
+
+    return finite_gradients(learner, loss, weights)[0]
+
+
 def finite_gradients(
-    learner: Learner, loss_of: Callable[[], tf.Tensor]
+    learner: Learner, loss_of: Callable[[], tf.Tensor], sources: list[tf.Tensor] | None = None
 ) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """A loss and its gradients by the trainable variables, at a scale that overflows none.
+    """A loss and its gradients, at a scale that overflows none.
 
     A training step that overflows under mixed_float16 is skipped, and the next has half the
     scale. A measurement beside the steps has no next time: the scale is halved here, down to 1.
@@ -150,9 +163,10 @@ def finite_gradients(
     Args:
         learner: Whose network, masks, losses, loss scale and rate they are.
         loss_of: Gives the loss, a scalar of float32 or more.
+        sources: Tensors to differentiate by; None for the trainable variables.
 
     Returns:
-        A tensor per variable, with the scale undone, and the loss.
+        A tensor per source, with the scale undone, and the loss.
     """
 
     def at(scale: tf.Tensor | None) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -160,7 +174,7 @@ def finite_gradients(
             value = loss_of()
             return value, value
 
-        return learner.gradient(loss, scale=scale)
+        return learner.gradient(loss, at=sources, scale=scale)
 
     largest = loss_scale(learner.optimizer)
     if largest is None:

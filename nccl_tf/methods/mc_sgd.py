@@ -112,6 +112,7 @@ class MCSGD(ReplayLearner):
         # Generators of dropout and counters go on over the ends of tasks.
         floats = [v for v in network.variables if keras.backend.is_float_dtype(v.dtype)]
         self.trained = WeightCopy(self.network, self.state, "trained", floats)
+        self._begun: tuple[int, list[tf.Tensor]] | None = None
         self.sample: ReservoirMemory | None = None
         if self.line_examples:
             # The complement of a seed is no seed: the sample draws apart from everything else.
@@ -136,20 +137,30 @@ class MCSGD(ReplayLearner):
 
     def on_task_begin(self, task_id: int) -> None:
         self.merged.take()
+        found = [tf.identity(variable.value) for variable in self.trained.originals]
+        self._begun = self._steps(), found
         # Until a task has ended, the weights that the learner was built or loaded with are both.
         if int(self.progress.tasks_ended.numpy()):
             self.trained.put()
 
     def close_task(self, task_id: int) -> None:
-        """As of any learner, once the weights are merged: the memory reads earlier tasks then."""
+        """As of any learner, once the weights are merged: the memory reads earlier tasks then.
+
+        A task without a step, such as `remember` closes, has nothing to merge.
+        """
         self.trained.take()
         stored = int(self.memory.readable_count()) if self.memory.is_allocated else 0
-        if stored:
+        if self._begun is not None and self._begun[0] == self._steps():
+            assign_all(self.trained.originals, self._begun[1])
+        elif stored:
             one_pass = max(-(-stored // self.memory_batch_size), LEAST_STEPS)
             self.merge(task_id, self.line_steps or one_pass)
         super().close_task(task_id)
         if self.sample is not None and self.sample.is_allocated:
             self.sample.seen.assign(0)
+
+    def _steps(self) -> int:
+        return int(self.optimizer.iterations.numpy()) if self.compiled else 0
 
     def merge(self, task_id: int, steps: int) -> None:
         """Put the merged weights into the network.
@@ -193,9 +204,10 @@ class MCSGD(ReplayLearner):
         sides = ((values_of(self.merged.variables), past), (trained, present))
         gradients = [
             line_gradient(
-                lambda at, batch=batch: stateless.gradient(  # type: ignore[misc]
+                # A descent has no next step that a halved scale would help.
+                lambda at, batch=batch: stateless.finite_gradient(  # type: ignore[misc]
                     self, at, batch, training=True
-                ).gradients,
+                ),
                 start,
                 weights,
                 self.line_points,

@@ -136,3 +136,9 @@ def test_rates_without_a_meaning_are_refused(rates, said):
         nccl_tf.Finetune(network(), rates=rates)
     with pytest.raises(nccl_tf.UserError, match="without a gradient step"):
         nccl_tf.NCM(network(), rates={"top": 0.1})
+
+
+def test_averages_that_an_optimizer_takes_itself_are_refused():
+    learner = nccl_tf.Finetune(network(), rates={"body": 0.25})
+    with pytest.raises(nccl_tf.UserError, match="use_ema"):
+        learner.compile(keras.optimizers.SGD(0.5, use_ema=True))

@@ -65,3 +65,14 @@ def test_a_step_whose_squares_overflow_is_skipped():
     assert all(np.isfinite(v.numpy()).all() for v in (*model.running, *model.window_sums))
     assert 1 <= int(model.progress.skipped.numpy()) <= 4
     assert any(v.numpy().any() for v in model.running)
+
+
+@pytest.mark.seconds(30)  # a merge that finds its scale
+def test_a_merge_does_not_overflow():
+    memory = nccl_tf.RingMemory(5, ((0, 1), (2, 3)), IMAGE_SHAPE)
+    model = compiled("mixed_float16", nccl_tf.MCSGD, memory, line_steps=2)
+    model.fit(tiny_batches(0, 15), verbose=0)
+    model.fit(tiny_batches(1, 15), verbose=0, end_task=False)
+    model.optimizer.dynamic_scale.assign(2.0**30)
+    model.end_task()
+    assert all(np.isfinite(w).all() for w in model.network.get_weights())

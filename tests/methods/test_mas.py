@@ -91,3 +91,14 @@ def test_importances_at_places_are_means_by_their_weights():
     slopes = np.einsum("np,npi,npj->nij", shares, x, 2 * (x @ kernel))
     expected = np.abs(slopes).mean(0)
     np.testing.assert_allclose(learner.importances[0].numpy(), expected, rtol=1e-5)
+
+
+def test_places_that_the_loss_ignores_have_no_part():
+    """Omega is that of the first place alone: 2 x^2 w."""
+    net = keras.Sequential([keras.Input((2, 1)), keras.layers.Dense(2, use_bias=False)])
+    net.set_weights([np.array([[1.0, 0.5]])])
+    learner = MAS(net)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)
+    learner.compile(keras.optimizers.SGD(0.0), loss, run_eagerly=True)
+    learner.fit(np.array([[[1.0], [3.0]]], np.float32), np.array([[0, -1]]), verbose=0)
+    np.testing.assert_allclose(learner.importances[0].numpy(), [[2.0, 1.0]], rtol=1e-5)

@@ -174,3 +174,15 @@ def test_merging_renews_the_batch_norm_statistics():
     expected = images @ dense.kernel + dense.bias
     # All four examples of the past and all four of the present are in each of the last passes.
     np.testing.assert_allclose(norm.moving_mean, expected.mean(axis=0), rtol=1e-3, atol=1e-2)
+
+
+def test_what_is_remembered_moves_no_weight():
+    learner = MCSGD(tiny_network(), RingMemory(5, TASK_CLASSES, IMAGE_SHAPE), line_steps=2)
+    learner.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    learner.fit(tiny_batches(0, 5), verbose=0)
+    before = learner.network.get_weights()
+    labels = np.arange(20) % 4
+    images = np.random.default_rng(0).integers(0, 256, (20, *IMAGE_SHAPE), np.uint8)
+    learner.remember({"inputs": images, "task": labels // 2}, labels)
+    for old, new in zip(before, learner.network.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from nccl_tf.errors import UserError
 from nccl_tf.keras_private import layers_of
+from nccl_tf.learner.losses import ExampleLoss
 from nccl_tf.learner.options.option import Option
 
 
@@ -61,6 +62,18 @@ class Rates(Option):
     def of(cls, rates: Mapping[str, float] | None, *args: Any) -> "Rates | None":
         """As the constructor; None without rates."""
         return None if rates is None else cls(rates, *args)
+
+    def on_compile(self, optimizer: Any, loss: ExampleLoss) -> None:
+        """Check the optimizer.
+
+        Raises:
+            UserError: It averages the weights itself.
+        """
+        if getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+            raise UserError(
+                "received rates and an optimizer with use_ema=True, which averages the weights "
+                "before their update is scaled: leave one of the two out, or take average_weights"
+            )
 
     @contextmanager
     def applying(self) -> Iterator[None]:
