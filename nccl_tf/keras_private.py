@@ -257,6 +257,15 @@ def forget_epoch_of_backup(model: keras.Model) -> None:
     model._initial_epoch = None
 
 
+def call_steps_of_validation(model: keras.Model, steps: int) -> None:
+    """Let a call of the graph take so many steps of the validation in a `fit`.
+
+    Keras chooses them once, when the validation data are first iterated over, and runs past a
+    `validation_steps` that they do not divide.
+    """
+    model._eval_epoch_iterator.steps_per_execution = steps
+
+
 def is_validation(arguments: Mapping[str, Any]) -> bool:
     """Whether `evaluate` with these arguments is called by a `fit`, which tells it nothing else."""
     return bool(arguments.get("_use_cached_eval_dataset"))

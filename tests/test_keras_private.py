@@ -340,3 +340,25 @@ def test_the_entries_that_a_given_mean_is_spread_over():
     assert told == [12] and layer.mean.shape == (1, 3, 4), (
         "Normalization.build or input_mean is another: look for what spreads a given mean"
     )
+
+
+def test_steps_in_a_call_of_validation():
+    class Watched(keras.Model):
+        def evaluate(self, *args, **kwargs):
+            private.call_steps_of_validation(self, 1)
+            return super().evaluate(*args, **kwargs)
+
+    inputs, calls = keras.Input((1,)), []
+    model = Watched(inputs, keras.layers.Dense(1)(inputs))
+    model.compile("sgd", "mse", steps_per_execution=2)
+    counts = keras.callbacks.LambdaCallback()
+    counts.on_test_batch_begin = lambda batch, logs=None: calls.append(batch)
+    data = np.ones((8, 1)), np.ones((8, 1))
+    model.fit(
+        *data, batch_size=1, verbose=0, validation_data=data, validation_steps=2,
+        callbacks=[counts],
+    )  # fmt: skip
+    assert calls == [0, 1], (
+        "Model._eval_epoch_iterator.steps_per_execution is another: look for the iterator that "
+        "Trainer.fit makes of validation data"
+    )

@@ -12,6 +12,7 @@ from nccl_tf.batch import Batch
 from nccl_tf.diagnostics.memory_draws import StepRule, draw_memory
 from nccl_tf.learner.learner import Learner
 from nccl_tf.learner.losses import weighted_mean
+from nccl_tf.learner.options.rate_decay import RateDecay
 from nccl_tf.learner.step import Step
 from nccl_tf.learner.two_gradients import TwoGradientLearner
 from nccl_tf.memories.memory import Memory
@@ -128,7 +129,10 @@ class GammaSum:
 
         Graph code; as `Option`.
         """
-        self.alpha.assign(tf.cast(self._learner.optimizer.learning_rate, tf.float32))
+        # This option comes before the one that decays the rate.
+        decay = self._learner.option(RateDecay)
+        rate = self._learner.optimizer.learning_rate if decay is None else decay.rate()
+        self.alpha.assign(tf.cast(rate, tf.float32))
         if self.form == "two_gradients":
             return None
         steps = tf.cast(self.sums.value[0], tf.int64)
@@ -207,7 +211,7 @@ class GammaSum:
             f = self._learner.taped_gradients(memory_tape, memory_loss)
             g = self._learner.taped_gradients(stream_tape, stream_loss)
             lambda_, stream = gradients.inner_product(f, g), gradients.squared_norm(g)
-            alpha = tf.cast(self._learner.optimizer.learning_rate, lambda_.dtype)
+            alpha = tf.cast(self.alpha.value, lambda_.dtype)
             examples = tf.reduce_sum(replay.weights), tf.reduce_sum(batch.weights)
             scalars = lambda_, gradients.squared_norm(f), stream, alpha
             sizes = self.step_sizes(scalars, examples)

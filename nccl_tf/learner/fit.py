@@ -109,6 +109,7 @@ class Fit(keras.callbacks.Callback):
             validation = validation and prepared_data(network, validation)
         if validation_split and validation is None:
             data, validation = data.split(validation_split)
+            validation.batch_size = validation_batch_size or validation.batch_size
         return cls(
             data, validation, epochs=epochs, steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps, **more,

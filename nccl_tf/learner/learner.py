@@ -21,6 +21,7 @@ from nccl_tf.errors import UserError, checked_name
 from nccl_tf.gradients import loss_scale
 from nccl_tf.keras_private import (
     averages_of,
+    call_steps_of_validation,
     count_own_variables,
     epoch_of_backup,
     forget_epoch_of_backup,
@@ -492,7 +493,7 @@ class Learner(Core):
         Keras lets them begin at 0, sets them in the first step, and puts them into the network when
         a fit ends: one that takes no step, or skips all of them, would leave zeros there.
         """
-        if not int(self.optimizer.iterations.numpy()):
+        if self.compiled and not int(self.optimizer.iterations.numpy()):
             for weight, average in averages_of(self.optimizer):
                 average.assign(weight.value)
 
@@ -687,7 +688,9 @@ class Learner(Core):
             self._try_metrics(data)
             given = data.for_keras(loop is None, steps=steps)
         # Keras runs past a number of steps that those of a call do not divide.
-        in_call = self.execution.steps if validates else 1
+        in_call = math.gcd(self.execution.steps, steps or 0) if validates else 1
+        if validates and loop is None:
+            call_steps_of_validation(self, in_call)
         with self._evaluating(), self.execution.calls_of(in_call):
             run = super().evaluate if loop is None else functools.partial(loop.evaluate, self)
             logs = run(

@@ -49,6 +49,7 @@ class ExampleLoss:
 
     Attributes:
         name: For messages.
+        settings: Class and configuration of Keras's object; its name aside, which says nothing.
         is_default: Whether it is softmax cross-entropy on logits with class numbers.
         has_classes: Whether an example's target is one class, a number or a one-hot row.
         is_binary: Whether each output is a class of its own, which an example has or has not.
@@ -85,6 +86,7 @@ class ExampleLoss:
         self._is_own = self._loss is not None and not _is_of_keras(self._loss)
         self._check_classes(classes, rank)
         config = {} if self._loss is None else self._loss.get_config()
+        self.settings = {"class": type(self._loss).__name__, **config, "name": None}
         by_itself = classes is not None and not ends_in_probabilities
         logits = self._loss is None or bool(getattr(self._loss, "from_logits", by_itself))
         self.is_default = loss is None or (

@@ -11,7 +11,7 @@ from nccl_tf.errors import UserError
 from nccl_tf.methods.registry import METHODS
 from tests.diagnostics import tiny
 from tests.methods.learners import assert_same_state, make
-from tests.tiny import tiny_batches
+from tests.tiny import tiny_batches, tiny_network
 
 
 def trained(name, watched=True, extent="full", **compile_arguments):
@@ -169,3 +169,13 @@ def test_what_cannot_be_measured_is_refused(several):
     reason = "inputs in a dict" if several else "the loss mse"
     with pytest.raises(UserError, match=f"received {reason} for ForgettingDiagnostics"):
         learner.fit(stream[0], callbacks=[diagnostics], verbose=0)
+
+
+def test_a_decayed_rate_is_measured():
+    learner = nccl_tf.Finetune(tiny_network(), rate_decay=0.5)
+    learner.compile(keras.optimizers.SGD(0.2), run_eagerly=True)
+    diagnostics = ForgettingDiagnostics(tiny.tasks(), "full", subset=40, batch_size=5)
+    for task in (0, 1):
+        learner.fit(tiny_batches(task), task_id=task, verbose=0, callbacks=[diagnostics])
+    alphas = [row["alpha"] for row in diagnostics.record()["tasks"]]
+    assert alphas == pytest.approx([0.1, 0.05])

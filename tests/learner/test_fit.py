@@ -328,3 +328,22 @@ def test_logs_that_a_class_adds_come_from_examples_in_memory():
     history = learner.fit(IMAGES, LABELS, batch_size=4, shuffle=False, verbose=0)
     assert history.history["rows"] == [1]  # of the last batch
     assert learner.evaluate(IMAGES, LABELS, return_dict=True, verbose=0)["tested"] == 13
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_validation_takes_its_number_of_steps(steps):
+    """Ten of class 0 come first, and zero logits say class 0."""
+    zeros = keras.layers.Dense(2, kernel_initializer="zeros")
+    learner = Finetune(keras.Sequential([keras.Input((3,)), zeros]))
+    learner.compile(keras.optimizers.SGD(0.0), metrics=["accuracy"])
+    x, y = np.ones((40, 3), np.float32), np.arange(40) % 2
+    held = np.repeat([0, 1], [10, 30])
+    fitted = learner.fit(
+        x, y, batch_size=10, epochs=2, validation_data=(x, held), validation_steps=steps, verbose=0
+    )
+    assert fitted.history["val_accuracy"] == pytest.approx([1 / steps] * 2)
+
+
+def test_a_split_has_its_own_batch_size():
+    fit = received(X, Y, validation_split=0.5, validation_batch_size=2)
+    assert fit.arguments(alone=False, shuffle=False)["validation_batch_size"] == 2

@@ -72,16 +72,18 @@ class RateDecay(Option):
     def _inner(self) -> Any:
         return getattr(self._optimizer, "inner_optimizer", self._optimizer)
 
+    def rate(self) -> tf.Tensor:
+        """The decayed rate of the step that comes, before `before_step`. Graph code."""
+        eta = tf.identity(self._optimizer.learning_rate.value)
+        if self.rate_decay_steps is None:
+            return decayed_rate(eta, self.rate_decay, self._tasks_ended.value + 1)
+        updates = self._inner.iterations.value
+        return rate_after_steps(eta, self.rate_decay, self.rate_decay_steps, updates)
+
     def before_step(self, batch: Batch) -> tf.Tensor:
         """Decay the rate; returns eta, the one that was given."""
-        rate = self._optimizer.learning_rate
-        eta = tf.identity(rate.value)
-        if self.rate_decay_steps is None:
-            task = self._tasks_ended.value + 1
-            rate.assign(decayed_rate(eta, self.rate_decay, task))
-        else:
-            updates = self._inner.iterations.value
-            rate.assign(rate_after_steps(eta, self.rate_decay, self.rate_decay_steps, updates))
+        eta = tf.identity(self._optimizer.learning_rate.value)
+        self._optimizer.learning_rate.assign(self.rate())
         return eta
 
     def after_step(self, batch: Batch, step: Step, note: tf.Tensor) -> None:
