@@ -8,12 +8,7 @@ import numpy as np
 
 from nccl_tf.errors import UserError
 from nccl_tf.records.record import Record
-from nccl_tf.reports.costs import (
-    BYTES,
-    EXAMPLES,
-    TIME,
-    times_over_finetuning,
-)
+from nccl_tf.reports.costs import COSTS, cost_cells, times_over_finetuning
 from nccl_tf.reports.page.figure import charts, method_numbers
 from nccl_tf.reports.page.groups import Group, streams_of, views_of
 from nccl_tf.reports.records import RecordedRun, by_settings, spread_of
@@ -258,12 +253,8 @@ def _settings_row(group: Group, ratios: Mapping[str, float]) -> dict[str, Any]:
         "settings": first.settings_hash[:8],
         "seeds": len(group.records),
     }
-    ratio = ratios.get(first.settings_hash)
-    costs = {
-        BYTES: first.bytes_stored,
-        EXAMPLES: first.examples_passed,
-        TIME: None if ratio is None else f"{ratio:.1f}",
-    }
+    cells = (cell.replace(",", "") for cell in cost_cells(group.records, ratios))
+    costs = {name: None if c == "-" else c for name, c in zip(COSTS, cells, strict=True)}
     return row | _means(group, _NUMBERS) | costs | _means(group, _AVERAGED)
 
 

@@ -207,3 +207,12 @@ def test_settings_show_what_they_cost():
     assert cells[start : start + 3] == ["13579", "24680", "2.5"]
     titles = re.findall(r"<th[^>]*>([^<]*)", page)
     assert titles[titles.index(COSTS[0]) :][:3] == list(COSTS)
+
+
+def test_costs_of_several_seeds_are_the_largest():
+    made = [
+        sample.changed(sample.record(method="agem", seed=i), bytes_stored=13570 + i)
+        for i in range(2)
+    ]
+    page = report_page([RecordedRun(one, None) for one in made])[0]
+    assert "13571" in re.findall(r"<td[^>]*>([^<]*)", page)
